@@ -1,0 +1,44 @@
+package org.apache.spark.sql.ivm.source
+
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+
+/** A point in a source's history, as stored in a commit.
+  * @param text     compared for equality: same text = nothing moved
+  * @param payload  what `changes` needs later (JSON; a file source's list of files, …); may be large, stored in a manifest
+  */
+case class Token(text: String, payload: String = "")
+
+/** Rows with weights. `plan.output` starts with the relation's columns, in order and with the relation's types
+  * (fresh attributes); `weight` is a non-null bigint attribute of the plan, None = every row counts +1.
+  */
+case class SignedRows(plan: LogicalPlan, weight: Option[Attribute]) {
+  def insertOnly: Boolean = weight.isEmpty
+}
+
+sealed trait Changes
+object Changes {
+  case class Rows(rows: SignedRows) extends Changes
+  /** The token moved, but no row did (OPTIMIZE): a commit of kind `none`. */
+  case object None extends Changes
+  /** The history between the tokens cannot be had: re-read the table and subtract. `code` is a RESYNC_… condition. */
+  case class Resync(code: String, parameters: Map[String, String] = Map.empty) extends Changes
+}
+
+/** One base table of a view. Pins are taken first (`current`), then rows are read at exactly that pin. */
+trait ChangeSource {
+  /** Kind for EXPLAIN and DESCRIBE: `files`, `delta-cdf`, `delta-files`, `weights`, `view`, `constant`, `resync`. */
+  def kind: String
+  /** Display name, `spark_catalog.default.t` or ``parquet.`/path` ``. */
+  def table: String
+  /** Identity of the table (Delta's table id, or location): another id under the same name is a resync. */
+  def tableId: String
+  /** The current token; one small listing, never a log replay or a scan. None: the source has no versions. */
+  def current(): Option[Token]
+  /** Changes in (from, to]. */
+  def changes(from: Token, to: Token): Changes
+  /** All rows at the token (None: now). */
+  def snapshot(at: Option[Token]): SignedRows
+  /** Rough number of rows, for the cost model. */
+  def estimatedRows: Option[Long]
+}
