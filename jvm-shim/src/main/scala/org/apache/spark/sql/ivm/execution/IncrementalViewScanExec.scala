@@ -1,0 +1,124 @@
+package org.apache.spark.sql.ivm.execution
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.QueryPlan
+import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.util.truncatedString
+import org.apache.spark.sql.classic.Dataset
+import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
+import org.apache.spark.sql.execution.metric.SQLMetrics
+import org.apache.spark.sql.ivm.catalog.{IncrementalViewRelation, ViewCatalog}
+
+/** Reads an incremental view: refreshes it (ON READ) or looks up its version (ON DEMAND), once per execution, on the driver,
+  * then enumerates the state at that version. Planning and EXPLAIN never get here.
+  *
+  * @param filters hints for the Python side; Spark checks them again above
+  */
+case class IncrementalViewScanExec(
+    relation: IncrementalViewRelation,
+    output: Seq[Attribute],
+    filters: Seq[Expression],
+    limit: Option[Int])
+    extends LeafExecNode {
+
+  override lazy val metrics = Map(
+    "numOutputRows" -> SQLMetrics.createMetric(sparkContext, "number of output rows"),
+    "viewVersion" -> SQLMetrics.createMetric(sparkContext, "view version"),
+    "refreshTime" -> SQLMetrics.createTimingMetric(sparkContext, "time to pin the version"))
+
+  override protected def doPrepare(): Unit = pin()
+
+  private def pin(): Pinned = {
+    val start = System.nanoTime()
+    val pinned = Pins.of(session, relation)
+    longMetric("refreshTime").set((System.nanoTime() - start) / 1000000)
+    longMetric("viewVersion").set(pinned.version)
+    pinned
+  }
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val pinned = Pins.of(session, relation)
+    val view = pinned.plan
+    val names = relation.output.zip(view.output).map { case (a, c) => Alias(c, a.name)(exprId = a.exprId) }
+    val all: LogicalPlan = Project(names, view)
+    val filtered = filters.reduceOption(And(_, _)).fold(all)(Filter(_, all))
+    val limited = limit.fold[LogicalPlan](Project(output, filtered))(n => LocalLimit(Literal(n), Project(output, filtered)))
+    val inner = pinned.session.withActive(Dataset.ofRows(pinned.session, limited).queryExecution.executedPlan)
+    val rows = longMetric("numOutputRows")
+    pinned.session.withActive(inner.execute()).mapPartitionsInternal { iterator =>
+      iterator.map { row =>
+        rows += 1
+        row
+      }
+    }
+  }
+
+  /** All reads of one execution share one pin, so two scans of the same columns are the same result. */
+  override protected def doCanonicalize(): SparkPlan =
+    copy(
+      relation = IncrementalViewRelation(relation.name, relation.viewId, Nil, 0L),
+      output = output.map(QueryPlan.normalizeExpressions(_, relation.output)),
+      filters = filters.map(QueryPlan.normalizeExpressions(_, relation.output)))
+
+  override def nodeName: String = "IncrementalViewScan"
+
+  override def simpleString(maxFields: Int): String = {
+    val (version, strategy) = Pins.describe(session, relation)
+    s"$nodeName ${relation.name.unquotedString} version: $version, strategy: $strategy, " +
+      s"columns: ${truncatedString(output.map(_.name), "[", ", ", "]", maxFields)}, " +
+      s"pushed filters: ${truncatedString(filters.map(_.sql), "[", ", ", "]", maxFields)}" +
+      limit.fold("")(n => s", limit: $n")
+  }
+
+  override def verboseStringWithOperatorId(): String =
+    s"""$formattedNodeName
+       |${simpleString(conf.maxToStringFields)}
+       |""".stripMargin
+}
+
+/** One version of one view, fixed for an execution: the logical plan that delivers it and the session to run it in. */
+case class Pinned(version: Long, plan: LogicalPlan, session: org.apache.spark.sql.classic.SparkSession)
+
+/** The pins of running executions. All scans of a view in one execution, subqueries included, read the same version;
+  * the next execution of the same DataFrame takes a new one.
+  */
+object Pins {
+  import org.apache.spark.sql.classic.SparkSession
+  import org.apache.spark.sql.execution.SQLExecution
+
+  private val Kept = 256
+
+  private val pins = new java.util.LinkedHashMap[String, Pinned](16, 0.75f, true) {
+    override def removeEldestEntry(e: java.util.Map.Entry[String, Pinned]): Boolean = size > Kept
+  }
+
+  def of(spark: SparkSession, relation: IncrementalViewRelation): Pinned = {
+    // Subqueries and reused exchanges run under the root execution's id.
+    val context = spark.sparkContext
+    val execution = Option(context.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY))
+      .orElse(Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)))
+    execution match {
+      case None => Engine.instance.pin(spark, ViewCatalog.load(spark, relation.name))
+      case Some(id) =>
+        val key = s"${context.applicationId} $id ${relation.viewId}"
+        pins.synchronized {
+          Option(pins.get(key)).getOrElse {
+            val pinned = Engine.instance.pin(spark, ViewCatalog.load(spark, relation.name))
+            pins.put(key, pinned)
+            pinned
+          }
+        }
+    }
+  }
+
+  /** For EXPLAIN: the newest committed version; never refreshes. */
+  def describe(spark: SparkSession, relation: IncrementalViewRelation): (String, String) =
+    try {
+      val status = Engine.instance.status(spark, ViewCatalog.load(spark, relation.name))
+      (status.version.toString, status.strategy)
+    } catch {
+      case scala.util.control.NonFatal(e) => ("unknown", e.getClass.getSimpleName)
+    }
+}

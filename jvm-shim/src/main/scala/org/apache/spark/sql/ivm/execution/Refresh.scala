@@ -1,0 +1,353 @@
+package org.apache.spark.sql.ivm.execution
+
+import java.util.UUID
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic.Dataset
+import org.apache.spark.sql.ivm.{Conditions, IvmException, Policy, RefreshReport}
+import org.apache.spark.sql.ivm.export.SourceRef
+import org.apache.spark.sql.ivm.source.{Changes, SignedRows, Token}
+import org.apache.spark.sql.ivm.state._
+import org.apache.spark.sql.types.{LongType, StringType}
+
+/** One refresh: pin all source versions → one Spark job → one commit. DESIGN §8.
+  *
+  * Law: state(n+1) = state(n) + changes of every source in (token(n), token(n+1)]; or, for `full`, the query over token(n+1).
+  * Nothing is visible before the commit; a lost race starts again from the winner.
+  */
+class Refresh(runtime: ViewRuntime) {
+  import Refresh._
+
+  private val log = runtime.log
+  private val plan = runtime.plan
+  private val policy = runtime.definition.policy
+
+  /** Every source at the point this refresh takes it to. */
+  private case class Pin(ref: SourceRef, token: Option[Token], record: Option[SourceRecord]) {
+    def moved: Boolean = token.isEmpty || !record.flatMap(_.token).contains(token.get.text)
+    def recreated: Boolean = record.exists(_.tableId != ref.source.tableId)
+  }
+
+  private def pins(base: Option[Commit]): Seq[Pin] = runtime.sources.map { ref =>
+    Pin(ref, ref.source.current(), base.flatMap(_.sources.find(_.id == ref.id)))
+  }
+
+  def create(): RefreshReport = run(_ => Some("CREATED"))
+
+  def refresh(full: Boolean): RefreshReport = run { base =>
+    if (full) Some("REQUESTED")
+    else if (policy == Policy.Full) Some("POLICY_FULL")
+    else if (plan.isFull) Some(plan.reasons.headOption.fold("NOT_INCREMENTAL")(_.code))
+    else base.flatMap(rebuildReason)
+  }
+
+  /** A state that no longer fits the plan is rebuilt, and says so. */
+  private def rebuildReason(base: Commit): Option[String] =
+    if (base.planHash != plan.hash) Some("PLAN_CHANGED")
+    else if (base.settingsHash != runtime.settingsHash || base.definitionHash != runtime.definitionHash) Some("DEFINITION_CHANGED")
+    else if (base.sources.map(_.id) != runtime.sources.map(_.id)) Some("SOURCES_CHANGED")
+    else None
+
+  /** @param wantFull why the state must be rebuilt; None: apply changes */
+  private def run(wantFull: Option[Commit] => Option[String]): RefreshReport = runtime.session.withActive {
+    val start = System.nanoTime()
+    var attempt = 1
+    var result: Option[RefreshReport] = None
+    while (result.isEmpty) {
+      val base = log.latest()
+      result = once(base, wantFull(base), start)
+      attempt += 1
+      if (result.isEmpty && attempt > MaxAttempts) {
+        throw new IvmException("IVM_COMMIT_CONTENTION",
+          Map("view" -> runtime.definition.qualifiedName, "attempts" -> MaxAttempts.toString))
+      }
+    }
+    result.get
+  }
+
+  /** None: another writer won; start again from its version. */
+  private def once(base: Option[Commit], wantFull: Option[String], start: Long): Option[RefreshReport] = {
+    val pinned = pins(base)
+    (base, wantFull) match {
+      case (None, reason) => rebuild(base, pinned, reason.getOrElse("CREATED"), start)
+      case (Some(b), Some(reason)) =>
+        val onlyIfMoved = reason != "REQUESTED" && b.planHash == plan.hash && !runtime.nonDeterministic
+        if (onlyIfMoved && !pinned.exists(p => p.moved || p.recreated)) Some(unmoved(b, start))
+        else rebuild(base, pinned, reason, start)
+      case (Some(b), None) =>
+        val moved = pinned.filter(p => p.moved || p.recreated)
+        if (moved.isEmpty) Some(unmoved(b, start)) else incremental(b, pinned, moved, start)
+    }
+  }
+
+  private def unmoved(base: Commit, start: Long): RefreshReport =
+    RefreshReport(runtime.definition.qualifiedName, base.version, "none", "NO_CHANGES", 0L, Some(0L), elapsed(start))
+
+  // ---- incremental ---------------------------------------------------------------------------------------------------
+
+  private def incremental(base: Commit, pinned: Seq[Pin], moved: Seq[Pin], start: Long): Option[RefreshReport] = {
+    val changes: Seq[(Pin, Changes)] = moved.map { p =>
+      val change =
+        if (p.recreated) Changes.Resync("RESYNC_TABLE_RECREATED", Map("table" -> p.ref.source.table))
+        else p.token match {
+          case None => Changes.Resync("RESYNC_NO_CHANGE_SOURCE", Map("table" -> p.ref.source.table))
+          case Some(to) =>
+            val record = p.record.get
+            record.token match {
+              case Some(from) => p.ref.source.changes(Token(from, log.readManifest(record.manifest)), to)
+              case None => Changes.Resync("RESYNC_NO_CHANGE_SOURCE", Map("table" -> p.ref.source.table))
+            }
+        }
+      (p, change)
+    }
+    apply(base, pinned, changes, start)
+  }
+
+  private def apply(base: Commit, pinned: Seq[Pin], changes: Seq[(Pin, Changes)], start: Long): Option[RefreshReport] = {
+    val resyncs = changes.collect { case (p, r: Changes.Resync) => (p, r) }
+    if (resyncs.nonEmpty && policy == Policy.Strict) {
+      val (p, r) = resyncs.head
+      throw new IvmException("IVM_STRICT_RESYNC", Map(
+        "view" -> runtime.definition.qualifiedName, "table" -> p.ref.source.table, "code" -> r.code,
+        "reason" -> Conditions.sentence(r.code, r.parameters)))
+    }
+    val rows: Map[String, SignedRows] = changes.collect {
+      case (p, Changes.Rows(r)) => p.ref.id -> r
+      case (p, _: Changes.Resync) => p.ref.id -> p.ref.source.snapshot(p.token)
+    }.toMap
+    if (rows.isEmpty) {
+      commit(Some(base), pinned, Nil, None, base.liveErrors, base.stateBytes, "none", "NO_CHANGES", 0L, Some(0L), 0L, start)
+    } else {
+      val job = runJob(Some(base), rows, resyncs.map(_._1.ref.id).toSet, build = false)
+      job.failure match {
+        case Some(Failure("NEGATIVE_MULTIPLICITY", detail, source)) => negative(base, pinned, changes, source, detail, start)
+        case Some(Failure(reason, detail, _)) =>
+          if (policy == Policy.Strict) {
+            throw new IvmException("IVM_STRICT_FULL", Map(
+              "view" -> runtime.definition.qualifiedName, "code" -> reason, "detail" -> detail))
+          }
+          rebuild(Some(base), pinned, reason, start)
+        case None =>
+          val nothing = job.records.isEmpty && job.rowsIn == 0
+          val unversioned = changes.forall(_._1.token.isEmpty)
+          if (nothing && unversioned) Some(unmoved(base, start))
+          else {
+            val kind = if (nothing) "none" else "incremental"
+            val reason = if (nothing) "NO_CHANGES" else resyncs.headOption.fold("CHANGES_APPLIED")(_._2.code)
+            commit(Some(base), pinned, job.records, None, job.liveErrors(base), job.stateBytes(base), kind, reason,
+              job.rowsIn, if (nothing) Some(0L) else job.rowsChanged(plan), job.touched, start)
+          }
+      }
+    }
+  }
+
+  /** More deleted than there was: a weight table says something impossible; of any other source, what the state holds is doubted. */
+  private def negative(
+      base: Commit, pinned: Seq[Pin], changes: Seq[(Pin, Changes)], source: String, detail: String, start: Long): Option[RefreshReport] = {
+    val suspects = changes.filter { case (p, c) => (source.isEmpty || p.ref.id == source) && c.isInstanceOf[Changes.Rows] }
+    suspects.find(_._1.ref.source.kind == "weights").foreach { case (p, _) =>
+      throw new IvmException("IVM_NEGATIVE_WEIGHT", Map("table" -> p.ref.source.table, "row" -> detail))
+    }
+    if (suspects.isEmpty) {
+      throw new IvmException("IVM_NEGATIVE_WEIGHT", Map("table" -> source, "row" -> detail))
+    }
+    val again = changes.map {
+      case (p, _: Changes.Rows) if suspects.exists(_._1 eq p) =>
+        (p, Changes.Resync("RESYNC_NEGATIVE_MULTIPLICITY", Map("table" -> p.ref.source.table)))
+      case other => other
+    }
+    apply(base, pinned, again, start)
+  }
+
+  // ---- full ----------------------------------------------------------------------------------------------------------
+
+  private def rebuild(base: Option[Commit], pinned: Seq[Pin], reason: String, start: Long): Option[RefreshReport] = {
+    val tokens = pinned.map(p => p.ref.id -> p.token).toMap
+    if (plan.isFull) {
+      val version = base.fold(0L)(_.version + 1)
+      val relative = s"full/$version-${UUID.randomUUID}"
+      val counted = session.sparkContext.longAccumulator("ivm rows of the result")
+      val result = CountRows(counted, Results.renamed(runtime.recompute(tokens)))
+      Dataset.ofRows(session, result).write.parquet(log.directory.resolve(relative).toString)
+      val bytes = directorySize(log.directory.resolve(relative))
+      commit(base, pinned, Nil, Some(relative), 0L, bytes, "full", reason, counted.value, None, 0L, start)
+    } else {
+      val rows = pinned.map(p => p.ref.id -> p.ref.source.snapshot(p.token)).toMap
+      val job = runJob(None, rows, Set.empty, build = true, version = base.fold(0L)(_.version + 1))
+      job.failure.foreach {
+        case Failure("NEGATIVE_MULTIPLICITY", detail, source) =>
+          val table = pinned.find(_.ref.id == source).fold(source)(_.ref.source.table)
+          throw new IvmException("IVM_NEGATIVE_WEIGHT", Map("table" -> table, "row" -> detail))
+        case Failure(code, detail, _) =>
+          throw new IvmException("IVM_REFRESH_FAILED", Map(
+            "view" -> runtime.definition.qualifiedName, "detail" -> s"$code: $detail"))
+      }
+      commit(base, pinned, job.records, None, job.totalErrors, job.totalBytes, "full", reason, job.rowsIn, None, job.touched, start)
+    }
+  }
+
+  private def session = runtime.session
+
+  // ---- the job -------------------------------------------------------------------------------------------------------
+
+  private def summaryColumn: Attribute = AttributeReference("s", StringType)()
+
+  private def runJob(
+      base: Option[Commit], rows: Map[String, SignedRows], resync: Set[String], build: Boolean, version: Long = -1): JobResult = {
+    val target = if (version >= 0) version else base.get.version + 1
+    val attempt = UUID.randomUUID.toString.replace("-", "")
+    val counters = rows.keys.map(id => id -> session.sparkContext.longAccumulator(s"ivm rows of $id")).toMap
+    // A source that several blocks read is counted by the first.
+    var counted = Set.empty[String]
+    val outputs = scala.collection.mutable.LinkedHashMap.empty[String, LogicalPlan]
+    val loose = scala.collection.mutable.LinkedHashMap.empty[String, LogicalPlan]
+    plan.blocks.foreach { block =>
+      val partitions = runtime.partitionsOf(block)
+      val input = new BlockInput(runtime.exported, block, partitions)
+      val own = block.inputs.flatMap(_.source).distinct.filter(rows.contains)
+      val fromSources = own.map { id =>
+        val index = runtime.sources.indexWhere(_.id == id)
+        val counter = if (counted(id)) session.sparkContext.longAccumulator("ivm again") else counters(id)
+        counted += id
+        input.fromSource(id, index, rows(id), counter)
+      }
+      val fromBlocks = block.inputs.flatMap(_.block).filter(outputs.contains).map { id =>
+        loose.remove(id)
+        input.fromBlock(plan.blocks.find(_.id == id).get, outputs(id))
+      }
+      val parts = fromSources ++ fromBlocks
+      if (parts.nonEmpty) {
+        val spec = runtime.blockSpec(block, if (build) None else base)
+        spec.put("version", target)
+        spec.put("attempt", attempt)
+        spec.put("build", build)
+        spec.put("checkpointRatio", CheckpointRatio)
+        val again = spec.putArray("resync")
+        block.inputs.filter(_.source.exists(resync)).foreach(i => again.add(i.atom))
+        val names = spec.putObject("sources")
+        block.inputs.groupBy(i => i.source.orElse(i.block).get).toSeq.sortBy(_._1).foreach { case (id, inputs) =>
+          val atoms = names.putArray(id)
+          inputs.foreach(i => atoms.add(i.atom))
+        }
+        val order = spec.putArray("sourceOrder")
+        runtime.sources.foreach(s => order.add(s.id))
+        val everywhere = spec.putArray("replicated")
+        if (partitions > 1) block.inputs.filter(i => block.partitionSlots(i.atom).isEmpty).foreach(i => everywhere.add(i.atom))
+        val columns =
+          if (!block.deltas) Seq(summaryColumn)
+          else AttributeReference("w", LongType)() +:
+            block.outputKinds.zipWithIndex.map { case (k, i) => AttributeReference(s"o$i", Wire.slotType(k))() } :+ summaryColumn
+        val maintained = PythonCalls.mapInArrow("maintain", spec.toString, columns, input.gather(parts))
+        outputs(block.id) = maintained
+        loose(block.id) = maintained
+      }
+    }
+    val summaries = loose.values.flatMap { job =>
+      val s = job.output.last
+      val narrow = org.apache.spark.sql.catalyst.plans.logical.Project(Seq(s), job)
+      Dataset.ofRows(session, narrow).collect().toSeq.filterNot(_.isNullAt(0)).map(r => mapper.readTree(r.getString(0)))
+    }.toSeq
+    val insertOnly = rows.collect { case (id, r) if r.insertOnly && !resync(id) => counters(id).value.longValue }.sum
+    JobResult(summaries, insertOnly)
+  }
+
+  // ---- the commit ----------------------------------------------------------------------------------------------------
+
+  private def commit(
+      base: Option[Commit], pinned: Seq[Pin], records: Seq[PartitionRecord], result: Option[String], liveErrors: Long,
+      stateBytes: Long, kind: String, reason: String, rowsIn: Long, rowsChanged: Option[Long], touched: Long,
+      start: Long): Option[RefreshReport] = {
+    val duration = elapsed(start)
+    val sources = pinned.map { p =>
+      val schema = p.ref.relations.head.output.map(a => s"${a.name} ${a.dataType.catalogString}").mkString(",")
+      SourceRecord(
+        p.ref.id, p.ref.source.table, p.ref.source.tableId, p.ref.source.tableId,
+        CommitLog.sha256(schema.getBytes("UTF-8")), p.token.map(_.text),
+        // An unmoved source keeps its manifest: nothing is written for it.
+        if (p.record.exists(r => r.token.isDefined && r.token == p.token.map(_.text))) p.record.get.manifest
+        else p.token.flatMap(t => log.writeManifest(t.payload)),
+        p.ref.source.kind)
+    }
+    val commit = Commit(
+      version = base.fold(0L)(_.version + 1),
+      parent = base.fold("")(_.hash),
+      attempt = UUID.randomUUID.toString,
+      viewId = runtime.definition.viewId,
+      definitionHash = runtime.definitionHash,
+      planHash = plan.hash,
+      settingsHash = runtime.settingsHash,
+      partitionCount = runtime.partitions,
+      hashFunction = s"xxhash64(${BlockInput.Seed})",
+      strategy = plan.strategy,
+      sources = sources,
+      partitions = records,
+      report = ReportRecord(
+        kind, reason, rowsIn, rowsChanged, duration, System.currentTimeMillis(), s"""{"touched": $touched}"""),
+      liveErrors = liveErrors,
+      stateBytes = stateBytes,
+      result = result)
+    log.tryCommit(commit) match {
+      case Won(c) =>
+        Some(RefreshReport(runtime.definition.qualifiedName, c.version, kind, reason, rowsIn, rowsChanged, duration))
+      case Lost(_) => None
+    }
+  }
+
+  private def elapsed(start: Long): Long = (System.nanoTime() - start) / 1000000
+}
+
+object Refresh {
+  private val mapper = new ObjectMapper()
+  private val MaxAttempts = 10
+  /** Change files may grow to this share of their checkpoint before a new one is written. */
+  private val CheckpointRatio = 0.5
+
+  case class Failure(reason: String, detail: String, source: String)
+
+  /** What the tasks said: one summary per block and partition that had rows. */
+  case class JobResult(summaries: Seq[JsonNode], insertedRows: Long) {
+    private def text(n: JsonNode, k: String): String = Option(n.get(k)).filterNot(_.isNull).fold("")(_.asText)
+    private def long(n: JsonNode, k: String): Long = Option(n.get(k)).filterNot(_.isNull).fold(0L)(_.asLong)
+
+    def failure: Option[Failure] = summaries.find(s => text(s, "status") != "ok").map { s =>
+      Failure(text(s, "reason"), text(s, "detail"), text(s, "source"))
+    }
+
+    private def file(n: JsonNode): Option[FileRecord] = Option(n).filterNot(_.isNull).map { f =>
+      FileRecord(f.get("version").asLong, f.get("path").asText, f.get("length").asLong, f.get("checksum").asText,
+        Option(f.get("rows")).filterNot(_.isNull).fold(-1L)(_.asLong))
+    }
+
+    def records: Seq[PartitionRecord] = summaries.map { s =>
+      PartitionRecord(text(s, "block"), s.get("partition").asInt, file(s.get("file")), file(s.get("checkpoint")))
+    }.filter(r => r.file.isDefined || r.checkpoint.isDefined)
+
+    def rowsIn: Long = insertedRows + summaries.flatMap { s =>
+      Option(s.get("rowsIn")).toSeq.flatMap(_.properties().asScala).filter(_.getKey.startsWith("s")).map(_.getValue.asLong)
+    }.sum
+
+    def touched: Long = summaries.map(long(_, "touched")).sum
+
+    def rowsChanged(plan: MaintenancePlan): Option[Long] = {
+      val top = summaries.filter(s => text(s, "block") == plan.top.id)
+      val each = top.map(s => Option(s.get("rowsChanged")).filterNot(_.isNull).map(_.asLong))
+      if (each.forall(_.isDefined) && !(plan.top.partials && top.size > 1)) Some(each.flatten.sum) else None
+    }
+
+    // A partition that had no rows keeps its numbers, which only the sum of the last commit knows: partitions report differences.
+    def liveErrors(base: Commit): Long = base.liveErrors + summaries.map(long(_, "liveErrorsDelta")).sum
+    def stateBytes(base: Commit): Long = base.stateBytes + summaries.map(long(_, "stateBytesDelta")).sum
+    def totalErrors: Long = summaries.map(long(_, "liveErrors")).sum
+    def totalBytes: Long = summaries.map(long(_, "stateBytes")).sum
+  }
+
+  private def directorySize(path: java.nio.file.Path): Long =
+    scala.util.Using.resource(java.nio.file.Files.walk(path)) { files =>
+      files.iterator().asScala.filter(java.nio.file.Files.isRegularFile(_)).map(java.nio.file.Files.size).sum
+    }
+}

@@ -1,0 +1,116 @@
+package org.apache.spark.sql.ivm.execution
+
+import java.nio.charset.StandardCharsets.UTF_8
+
+import com.fasterxml.jackson.databind.ObjectMapper
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.sql.catalyst.expressions.Alias
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.ivm.ViewDefinition
+import org.apache.spark.sql.ivm.export.{ExportedPlan, PlanExport, SourceRef}
+import org.apache.spark.sql.ivm.source.{ChangeSources, Token}
+import org.apache.spark.sql.ivm.state.{Commit, CommitLog, IvmConf}
+
+/** A view as this session works with it: analysed, planned, its sources and its log at hand. Kept over refreshes.
+  *
+  * @param session the clone with the view's frozen settings, in which everything of the view runs
+  */
+class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
+  import ViewRuntime._
+
+  val session: SparkSession = ViewSession.of(spark, definition.settings, definition.catalogPath)
+  val log: CommitLog = CommitLog(definition.location)
+
+  /** Held while a refresh of this driver runs; other drivers are met at the commit. */
+  val lock = new Object
+
+  lazy val analyzed: LogicalPlan = DefinitionAnalysis(spark, session, definition.query)
+
+  lazy val exported: ExportedPlan = session.withActive {
+    PlanExport(PlanExport.normalize(analyzed), definition.settings, ChangeSources.of(session, _))
+  }
+
+  def sources: Seq[SourceRef] = exported.sources
+
+  /** Partitions of a new state; an existing one keeps its number. */
+  lazy val partitions: Int = log.latest().map(_.partitionCount).orElse(IvmConf.statePartitions(spark)).getOrElse(1)
+
+  lazy val plan: MaintenancePlan = {
+    val request = mapper.createObjectNode()
+    request.put("verb", "plan")
+    request.set[ObjectNode]("export", mapper.readTree(exported.json))
+    val options = request.putObject("options")
+    options.put("policy", definition.policy.text)
+    options.put("partitions", partitions)
+    options.put("view", definition.qualifiedName)
+    MaintenancePlan.parse(PythonCalls.plan(session, request))
+  }
+
+  def partitionsOf(block: BlockSpec): Int = if (block.partitionVariable.isEmpty) 1 else partitions
+
+  /** Its rows may differ though no source moved. */
+  lazy val nonDeterministic: Boolean = plan.reasons.exists(_.code == "NON_DETERMINISTIC")
+
+  lazy val definitionHash: String =
+    CommitLog.sha256((definition.query +: definition.catalogPath).mkString("\u0000").getBytes(UTF_8))
+  lazy val settingsHash: String =
+    CommitLog.sha256(definition.settings.toSeq.sorted.mkString("\u0000").getBytes(UTF_8))
+
+  /** The fixed part of a spec for Python: plan, directory and lineage of a block at a version. */
+  def blockSpec(block: BlockSpec, commit: Option[Commit]): ObjectNode = {
+    val spec = mapper.createObjectNode()
+    spec.set[ObjectNode]("plan", block.plan)
+    spec.put("planHash", plan.hash + block.id)
+    spec.put("directory", log.directory.resolve(block.id).toString)
+    val parts = spec.putObject("partitions")
+    commit.foreach { c =>
+      log.lineageAt(c.version).block(block.id).foreach { l =>
+        parts.set[ObjectNode](l.partition.toString, mapper.readTree(l.toJson))
+      }
+    }
+    spec
+  }
+
+  /** The query over the sources as they stand at the tokens, for full refreshes and for errors the query itself raises. */
+  def recompute(tokens: Map[String, Option[Token]]): LogicalPlan = {
+    val replaced = new java.util.IdentityHashMap[LogicalPlan, LogicalPlan]()
+    sources.foreach { ref =>
+      ref.relations.foreach { relation =>
+        val rows = ref.source.snapshot(tokens.getOrElse(ref.id, None))
+        if (rows.weight.isDefined) replaced.put(relation, Bags.expanded(rows, relation))
+        else replaced.put(relation, Project(
+          relation.output.zip(rows.plan.output).map { case (a, c) => Alias(c, a.name)(exprId = a.exprId) }, rows.plan))
+      }
+    }
+    exported.analyzed.transformDownWithSubqueries {
+      case leaf if replaced.containsKey(leaf) => replaced.get(leaf)
+    }
+  }
+
+  /** The view's rows at a commit, with the definition's column order. */
+  def read(commit: Commit): LogicalPlan = session.withActive {
+    if (commit.liveErrors > 0) {
+      // The query itself would raise: let it, in its own words.
+      recompute(Map.empty)
+    } else if (commit.result.isDefined) {
+      val path = log.directory.resolve(commit.result.get).toString
+      session.read.schema(Results.schema(exported.analyzed.output)).parquet(path).queryExecution.analyzed
+    } else {
+      val block = plan.top
+      val count = partitionsOf(block)
+      ViewPlan(exported, block, BlockScan(block, blockSpec(block, Some(commit)), count, splits(commit, count)))
+    }
+  }
+
+  /** More tasks only where the state is large: a task costs more than enumerating a few megabytes. */
+  private def splits(commit: Commit, count: Int): Int =
+    if (commit.stateBytes < LargeStateBytes || plan.top.isGlobal) 1
+    else math.max(1, session.sparkContext.defaultParallelism / count)
+}
+
+object ViewRuntime {
+  private val mapper = new ObjectMapper()
+  private val LargeStateBytes = 64L << 20
+}

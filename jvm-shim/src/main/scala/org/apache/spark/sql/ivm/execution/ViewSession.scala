@@ -1,0 +1,37 @@
+package org.apache.spark.sql.ivm.execution
+
+import java.util.Collections
+
+import org.apache.spark.sql.classic.SparkSession
+
+/** Sessions in which views are analysed and maintained: a clone of the user's with the settings frozen at CREATE.
+  * Clones share the context, the catalog and the caches; they differ in settings and in the current namespace.
+  */
+object ViewSession {
+  private case class Key(settings: Map[String, String], catalogPath: Seq[String])
+
+  private val sessions = Collections.synchronizedMap(
+    new java.util.WeakHashMap[SparkSession, scala.collection.concurrent.TrieMap[Key, SparkSession]]())
+
+  /** Our jobs are small: adaptive planning costs more than it saves, and batches should be few. */
+  private val own = Map(
+    "spark.sql.adaptive.enabled" -> "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch" -> "65536",
+    "spark.sql.optimizer.excludedRules" -> "",
+    "spark.sql.codegen.wholeStage" -> "true")
+
+  def of(spark: SparkSession, settings: Map[String, String], catalogPath: Seq[String]): SparkSession = {
+    val clones = sessions.computeIfAbsent(spark, _ => scala.collection.concurrent.TrieMap.empty)
+    clones.getOrElseUpdate(Key(settings, catalogPath), {
+      val clone = spark.cloneSession()
+      val conf = clone.sessionState.conf
+      (settings ++ own).foreach { case (k, v) => conf.setConfString(k, v) }
+      val manager = clone.sessionState.catalogManager
+      catalogPath.headOption.foreach { catalog =>
+        if (manager.currentCatalog.name() != catalog) manager.setCurrentCatalog(catalog)
+        if (catalogPath.size > 1) manager.setCurrentNamespace(catalogPath.tail.toArray)
+      }
+      clone
+    })
+  }
+}
