@@ -1,0 +1,233 @@
+package org.apache.spark.sql.ivm.source
+
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.catalyst.expressions.{AttributeReference, CaseWhen, Expression, In, Literal}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.types.StringType
+
+/** A version of a Delta table, as the token's payload keeps it. */
+private[source] case class DeltaPoint(version: Long, identity: Option[CommitIdentity], metadata: DeltaMetadata) {
+  def token: Token = {
+    val node = DeltaCommits.mapper.createObjectNode()
+    node.put("version", version)
+    identity.foreach(i => node.put("length", i.length).put("modified", i.modified))
+    node.put("tableId", metadata.id).put("changeFeed", metadata.changeFeed).put("columnMapping", metadata.columnMapping)
+    val stamp = identity.fold("")(i => s" ${i.length}-${i.modified}")
+    Token(s"version $version$stamp", DeltaCommits.mapper.writeValueAsString(node))
+  }
+}
+
+/** What a stored token says of its version. */
+private[source] case class DeltaPin(
+    version: Long, identity: Option[CommitIdentity], tableId: String, changeFeed: Boolean, columnMapping: Boolean)
+
+private[source] object DeltaPin {
+  def apply(token: Token): DeltaPin = {
+    val node = DeltaCommits.mapper.readTree(token.payload)
+    val identity = Option(node.get("length")).map(l => CommitIdentity(l.asLong, node.get("modified").asLong))
+    DeltaPin(node.get("version").asLong, identity, node.get("tableId").asText,
+      node.get("changeFeed").asBoolean, node.get("columnMapping").asBoolean)
+  }
+}
+
+/** Law: rows(to) − rows(from) = Σ added files − Σ removed files over the commits in (from, to], and for a commit that
+  * wrote change files, the rows of these with their own signs.
+  *
+  * Actions with dataChange=false (OPTIMIZE) move rows between files and change none. Looking for news costs two `stat`s.
+  */
+private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, override val table: String)
+    extends ChangeSource {
+
+  private val hadoopConf = spark.sessionState.newHadoopConf()
+  private var path: Path = delta.path
+  private var commits = new DeltaCommits(path, hadoopConf)
+  private var known: Option[DeltaPoint] = None
+  /** Commits read while following the log, until `changes` has used them. */
+  private var recent = Map.empty[Long, DeltaCommit]
+
+  private def metadata: DeltaMetadata = synchronized(known.fold(delta.metadataAtAnalysis)(_.metadata))
+  override def kind: String = if (metadata.changeFeed) "delta-cdf" else "delta-files"
+  override def tableId: String = metadata.id
+
+  override def current(): Option[Token] = synchronized {
+    locate()
+    val point = known match {
+      case Some(p) if commits.identity(p.version) == p.identity => follow(p)
+      case Some(_) =>
+        DeltaTable.forget(spark, path)
+        cold()
+      case None => cold()
+    }
+    known = Some(point)
+    Some(point.token)
+  }
+
+  /** A catalog table may have been dropped, or made anew somewhere else. */
+  private def locate(): Unit = {
+    delta.identifier.foreach { identifier =>
+      val location = new Path(CatalogLookup.now(spark, table, identifier).location)
+      val there = location.getFileSystem(hadoopConf).makeQualified(location)
+      if (there != path.getFileSystem(hadoopConf).makeQualified(path)) {
+        path = there
+        commits = new DeltaCommits(path, hadoopConf)
+        known = None
+        recent = Map.empty
+      }
+    }
+    if (!commits.exists) {
+      DeltaTable.forget(spark, path)
+      throw SourceRows.missing(table, s"there is no Delta table at $path")
+    }
+  }
+
+  private def cold(): DeltaPoint = {
+    recent = Map.empty
+    val (version, metadata) = DeltaTable.newest(spark, path)
+    checkSchema(metadata)
+    follow(DeltaPoint(version, commits.identity(version), metadata))
+  }
+
+  private def follow(from: DeltaPoint): DeltaPoint =
+    Iterator.iterate(Option(from)) { last =>
+      for {
+        point <- last
+        identity <- commits.identity(point.version + 1)
+        commit <- commits.read(point.version + 1)
+      } yield {
+        recent += commit.version -> commit
+        commit.metadata.foreach(checkSchema)
+        DeltaPoint(commit.version, Some(identity), commit.metadata.getOrElse(point.metadata))
+      }
+    }.takeWhile(_.isDefined).flatten.reduceLeft((_, later) => later)
+
+  private def checkSchema(metadata: DeltaMetadata): Unit =
+    SourceRows.checkSchema(spark, table, delta.output, metadata.schema)
+
+  override def snapshot(at: Option[Token]): SignedRows = {
+    val pin = DeltaPin(at.getOrElse(current().get))
+    val frame = spark.read.format("delta").option("versionAsOf", pin.version).load(path.toString)
+    SourceRows.aligned(spark, table, frame.queryExecution.analyzed, delta.output)
+  }
+
+  override def estimatedRows: Option[Long] = synchronized {
+    val version = DeltaPin(known.fold(current().get)(_.token)).version
+    commits.tableBytes(version).map(_ / math.max(1, delta.output.map(_.dataType.defaultSize).sum))
+  }
+
+  // ---- changes -----------------------------------------------------------------------------------------------------
+
+  override def changes(from: Token, to: Token): Changes = synchronized {
+    val (old, now) = (DeltaPin(from), DeltaPin(to))
+    def moved(pin: DeltaPin): Boolean = commits.identity(pin.version).exists(i => !pin.identity.contains(i))
+    if (old.tableId != now.tableId || now.version < old.version || moved(old) || moved(now)) {
+      resync("RESYNC_TABLE_RECREATED", "")
+    } else {
+      val range = (old.version + 1 to now.version).map(v => recent.get(v).orElse(commits.read(v)))
+      recent = recent.filter(_._1 > now.version)
+      if (range.exists(_.isEmpty)) resync("RESYNC_HISTORY_LOST", s"commits after version ${old.version} are gone")
+      else changes(old, now, range.flatten)
+    }
+  }
+
+  private def resync(code: String, detail: String): Changes =
+    Changes.Resync(code, Map("table" -> table, "detail" -> detail))
+
+  private def changes(old: DeltaPin, now: DeltaPin, range: Seq[DeltaCommit]): Changes = {
+    val metadatas = range.flatMap(_.metadata)
+    metadatas.foreach(checkSchema)
+    val feed = old.changeFeed && metadatas.forall(_.changeFeed)
+    val mapped = old.columnMapping || metadatas.exists(_.columnMapping)
+    val withFeed = FileChanges(range, feed)
+    // A change feed whose files were vacuumed: the data files may still be there.
+    val (net, usesFeed) =
+      if (feed && withFeed.changeFiles.exists(!commits.dataFileExists(_))) (FileChanges(range, feed = false), false)
+      else (withFeed, feed)
+    val involved = net.added ++ net.removed ++ net.changeFiles
+    if (involved.isEmpty) Changes.None
+    else if (net.removed.exists(!_.readable)) resync("RESYNC_HISTORY_LOST", "removed files are recorded without their size")
+    else if (net.mayBeGone.exists(!commits.dataFileExists(_))) resync("RESYNC_HISTORY_LOST", "removed files were vacuumed")
+    else {
+      val plain = !mapped && involved.forall(_.deletionVector.isEmpty) && delta.files.isDefined &&
+        now.tableId == delta.metadataAtAnalysis.id
+      Changes.Rows(
+        if (plain) direct(net)
+        else if (usesFeed) changeFeed(old, now)
+        else throughDelta(net, now.version))
+    }
+  }
+
+  /** Delta's change feed: inclusive at both ends. */
+  private def changeFeed(old: DeltaPin, now: DeltaPin): SignedRows = {
+    val frame = spark.read.format("delta").option("readChangeFeed", "true")
+      .option("startingVersion", old.version + 1).option("endingVersion", now.version).load(path.toString)
+    signedByType(frame.queryExecution.analyzed)
+  }
+
+  private def signedByType(plan: LogicalPlan): SignedRows = {
+    val changeType = plan.output.find(_.name == "_change_type").get
+    val inserted = In(changeType, Seq(Literal("insert"), Literal("update_postimage")))
+    SourceRows.aligned(spark, table, plan, delta.output, Some(CaseWhen(Seq(inserted -> Literal(1L)), Literal(-1L))))
+  }
+
+  /** Deletion vectors or column mapping: Delta's own index and format read the files. */
+  private def throughDelta(net: FileChanges, version: Long): SignedRows = {
+    def part(files: Seq[DeltaFile], weight: Option[Expression]): Option[SignedRows] =
+      Option.when(files.nonEmpty) {
+        val frame = DeltaTable.rows(spark, path, version, files.map(_.asAdd))
+        SourceRows.aligned(spark, table, frame.queryExecution.analyzed, delta.output, weight)
+      }
+    SourceRows.union(
+      delta.output.size, part(net.added, None).toSeq ++ part(net.removed, Some(Literal(-1L))))
+  }
+
+  /** Plain Parquet files: read them ourselves, without Delta's snapshot and its jobs. */
+  private def direct(net: FileChanges): SignedRows = {
+    val files = delta.files.get
+    val added = Option.when(net.added.nonEmpty)(
+      SourceRows.aligned(spark, table, scan(files, net.added), delta.output))
+    val removed = Option.when(net.removed.nonEmpty)(
+      SourceRows.aligned(spark, table, scan(files, net.removed), delta.output, Some(Literal(-1L))))
+    val changed = Option.when(net.changeFiles.nonEmpty) {
+      val typed = files.copy(dataSchema = files.dataSchema.add("_change_type", StringType))(files.sparkSession)
+      signedByType(scan(typed, net.changeFiles))
+    }
+    SourceRows.union(delta.output.size, added.toSeq ++ removed ++ changed)
+  }
+
+  private def scan(files: HadoopFsRelation, actions: Seq[DeltaFile]): LogicalPlan = {
+    val timeZone = spark.sessionState.conf.sessionLocalTimeZone
+    val partitions = actions.groupBy(_.partitionValues).toSeq.map { case (texts, part) =>
+      FixedFileIndex.partitionValues(table, files.partitionSchema, texts, timeZone) ->
+        part.map(a => FixedFileIndex.status(a.absolute(path), a.size, a.modified))
+    }
+    val index = new FixedFileIndex(Seq(path), files.partitionSchema, partitions)
+    val relation = files.copy(location = index, bucketSpec = None)(files.sparkSession)
+    val output: Seq[AttributeReference] = toAttributes(relation.schema)
+    LogicalRelation(relation).copy(output = output)
+  }
+}
+
+/** The net file actions of a range of commits.
+  * @param mayBeGone  files that the table does not hold any more at the end of the range: VACUUM may have taken them
+  */
+private[source] case class FileChanges(
+    added: Seq[DeltaFile], removed: Seq[DeltaFile], changeFiles: Seq[DeltaFile], mayBeGone: Seq[DeltaFile])
+
+private[source] object FileChanges {
+  def apply(range: Seq[DeltaCommit], feed: Boolean): FileChanges = {
+    val (typed, plain) = range.partition(c => feed && c.changeFiles.nonEmpty)
+    val adds = plain.flatMap(_.adds).filter(_.dataChange)
+    val removes = plain.flatMap(_.removes).filter(_.dataChange)
+    // +1 and −1 on the same file cancel: added and removed within the range.
+    val balance = (adds.map(_ -> 1) ++ removes.map(_ -> -1)).groupMapReduce(_._1.key)(_._2)(_ + _)
+    def surplus(files: Seq[DeltaFile], sign: Int): Seq[DeltaFile] =
+      files.distinctBy(_.key).filter(f => balance(f.key).sign == sign)
+    val (added, removed) = (surplus(adds, 1), surplus(removes, -1))
+    val dropped = range.flatMap(_.removes).map(_.path).toSet
+    FileChanges(added, removed, typed.flatMap(_.changeFiles), removed ++ added.filter(f => dropped.contains(f.path)))
+  }
+}
