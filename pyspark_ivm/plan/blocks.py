@@ -1,0 +1,381 @@
+"""Cut the query into blocks: one aggregate block where everything factors, else a rows block and an aggregate over it.
+
+Law: γ(⋈) is one block if its group variables are carried by a connex set and its arguments factor over the atoms;
+always γ(⋈) = γ(rows(⋈)), where the second block sees the first one's deltas and Spark evaluates what spans atoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark_ivm.plan.block import Atom, BlockPlan, Column, OutputColumn, Variable
+from pyspark_ivm.plan.channels import Channels
+from pyspark_ivm.plan.classify import QueryClass, classify
+from pyspark_ivm.plan.export import Export, Expression, Node
+from pyspark_ivm.plan.gyo import cyclic_core
+from pyspark_ivm.plan.hypergraph import Hypergraph
+from pyspark_ivm.plan.join_tree import UNKNOWN_ROWS, Statistics, cover, nodes, search
+from pyspark_ivm.plan.partition import partition
+from pyspark_ivm.plan.print_sql import SqlPrinter
+from pyspark_ivm.plan.reasons import NotIncremental, Reason, reason
+from pyspark_ivm.plan.region import Region, flatten
+from pyspark_ivm.plan.shape import Shape
+from pyspark_ivm.plan.spark_types import compares_by_bytes, is_float, key_columns
+from pyspark_ivm.plan.variables import JoinVariable, Joins, find_joins
+from pyspark_ivm.plan.wire import AtomWire, Wire
+
+
+@dataclass(frozen=True)
+class AtomInput:
+    """Where an atom's rows come from: a relation of the export, or the deltas of an earlier block."""
+
+    label: str
+    source: str  # source id or block id
+    relations: tuple[int, ...]  # exported nodes whose columns the atom's expressions use
+    filters: tuple[int, ...]
+    rows: int
+    node: int | None = None
+    unique: tuple[tuple[str, ...], ...] = ()
+    throws: bool = False  # an expression evaluated before this input may set the error flag
+
+    @property
+    def block(self) -> str | None:
+        return self.source if self.node is None else None
+
+
+@dataclass(frozen=True)
+class Block:
+    plan: BlockPlan
+    replaces: int
+    inputs: tuple[dict[str, Any], ...]
+    outputs: tuple[dict[str, Any], ...]
+    aggregates: tuple[dict[str, Any], ...]
+    residual: tuple[int, ...]
+    query_class: QueryClass
+    statistics: Statistics
+    filters: tuple[tuple[int, ...], ...]  # by atom, for EXPLAIN
+    not_chosen: tuple[Reason, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.plan.id,
+            "strategy": "yannakakis",
+            "replaces": self.replaces,
+            "deltas": self.plan.emits,
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "aggregates": list(self.aggregates),
+            "residual": list(self.residual),
+            "plan": self.plan.to_json(),
+        }
+
+
+def cut(export: Export, shape: Shape, partitions: int) -> tuple[Block, ...]:
+    region = flatten(export, shape.region)
+    joins = find_joins(export, region)
+    graph_edges = [frozenset(i for i, v in enumerate(joins.variables) if a in v.atoms) for a in range(len(region.atoms))]
+    if core := cyclic_core(graph_edges):
+        names = ", ".join(export.sources[region.atoms[a].source].table for a in core)
+        raise NotIncremental(reason("CYCLIC_JOIN", tables=names))
+    inputs = _inputs(export, region)
+    if shape.aggregate is None:
+        wanted = _needed(export, shape.above, joins.residual)
+        return (_rows(export, "b00", shape.region, inputs, joins, wanted, partitions, emits=False),)
+    try:
+        if joins.residual:
+            spelled = "; ".join(SqlPrinter(export)(c) for c in joins.residual)
+            raise NotIncremental(reason("RESIDUAL_PREDICATE", predicate=spelled))
+        return (_aggregate(export, "b00", shape.aggregate, inputs, joins.variables, partitions),)
+    except NotIncremental as e:
+        if any(r.code not in _TWO_BLOCKS for r in e.reasons):
+            raise
+        not_chosen = tuple(reason(r.code, block="b00", **dict(r.parameters)) for r in e.reasons)
+    wanted = _needed(export, (shape.aggregate,), joins.residual)
+    rows = _rows(export, "b00", shape.region, inputs, joins, wanted, partitions, emits=True, not_chosen=not_chosen)
+    above = AtomInput(
+        label="rows of b00",
+        source="b00",
+        relations=tuple(a.id for a in region.atoms),
+        filters=(),
+        rows=max(i.rows for i in inputs),
+        throws=any(export.expression(c).throws for c in joins.residual),
+    )
+    return rows, _aggregate(export, "b01", shape.aggregate, (above,), (), partitions)
+
+
+#: Reasons against one block that two blocks overcome.
+_TWO_BLOCKS = ("RESIDUAL_PREDICATE", "GROUP_SPANS_TABLES", "ARGUMENT_NOT_FACTORED", "NOT_FREE_CONNEX")
+
+
+def _inputs(export: Export, region: Region) -> tuple[AtomInput, ...]:
+    def rows(node: Node) -> int:
+        known = export.sources[node.source].rows
+        return UNKNOWN_ROWS if known is None else known
+
+    return tuple(
+        AtomInput(
+            label=export.sources[a.source].table,
+            source=a.source,
+            relations=(a.id,),
+            filters=f,
+            rows=rows(a),
+            node=a.id,
+            unique=a.unique,
+        )
+        for a, f in zip(region.atoms, region.filters, strict=True)
+    )
+
+
+def _needed(export: Export, above: tuple[Node, ...], residual: tuple[int, ...]) -> tuple[Expression, ...]:
+    """The relation columns that the operators above or a residual conjunct read, in order of first use."""
+    by_name = export.columns_by_name()
+    names: dict[str, None] = {}
+    read: list[int] = []
+    for n in above:  # an aggregate's outputs are over its own results
+        read.extend([*n.groups, *(x for a in n.aggregates for x in a.args)] if n.kind == "aggregate" else n.expression_ids())
+    for id_ in (*read, *residual):
+        for e in export.walk_expression(id_):
+            if e.op == "column":
+                names.update(dict.fromkeys(e.columns))
+    relations = {n.id for n in export.root.walk() if n.kind == "relation"}
+    return tuple(e for e in (by_name[n] for n in names) if relations.issuperset(e.relations) and e.relations)
+
+
+@dataclass
+class _Builder:
+    """Variables, wire and tree of one block."""
+
+    export: Export
+    id: str
+    inputs: tuple[AtomInput, ...]
+    joins: tuple[JoinVariable, ...]
+    carried: bool  # bundle columns are only carried (rows), not compared (groups)
+    bundles: list[dict[str, Expression]] = field(init=False)  # by atom: `same` → expression
+
+    def __post_init__(self) -> None:
+        self.bundles = [{} for _ in self.inputs]
+        self.atom_of = {r: a for a, i in enumerate(self.inputs) for r in i.relations}
+        self.print = SqlPrinter(self.export)
+
+    def atoms(self, e: Expression) -> tuple[int, ...]:
+        return tuple(sorted({self.atom_of[r] for r in e.relations}))
+
+    def place(self, e: Expression) -> Callable[[], tuple[int, int]]:
+        """Give an output expression its variable; the answer is known when all are placed: (variable, column)."""
+        atom = (self.atoms(e) or (next((a for a, b in enumerate(self.bundles) if b), 0),))[0]
+        for i, v in enumerate(self.joins):
+            joined = atom in v.atoms and self.export.expression(v.expression(atom)).same == e.same
+            if joined and not (self.carried and is_float(e.type)):  # a key's bits are normalised: 0.0 for -0.0
+                return lambda: (i, 0)
+        bundle = self.bundles[atom]
+        bundle.setdefault(e.same, e)
+
+        def position() -> tuple[int, int]:
+            variable = len(self.joins) + sum(1 for b in self.bundles[:atom] if b)
+            before = list(bundle)[: list(bundle).index(e.same)]
+            return variable, sum(len(key_columns(bundle[s].type) or ()) for s in before)
+
+        return position
+
+    def variables(self) -> tuple[Variable, ...]:
+        found = []
+        for v in self.joins:
+            columns = tuple(Column("bytes" if k == "bytes" else "word", False) for k in key_columns(v.type) or ())
+            found.append(Variable(self.print(v.expressions[0][1]), columns))
+        for b in filter(None, self.bundles):
+            columns = tuple(
+                Column("bytes" if k == "bytes" else "word", e.may_be_null) for e in b.values() for k in key_columns(e.type) or ()
+            )
+            found.append(Variable(", ".join(self.print(e.id) for e in b.values()), columns))
+        return tuple(found)
+
+    def atom_variables(self) -> tuple[tuple[int, ...], ...]:
+        found = []
+        bundle = len(self.joins)
+        for a in range(len(self.inputs)):
+            own = [i for i, v in enumerate(self.joins) if a in v.atoms]
+            if self.bundles[a]:
+                own.append(bundle)
+                bundle += 1
+            found.append(tuple(own))
+        return tuple(found)
+
+    def wires(self) -> tuple[Wire, list[AtomWire], list[tuple[tuple[int, ...], ...]]]:
+        wire = Wire(self.export)
+        wires, slots = [], []
+        for a in range(len(self.inputs)):
+            w = AtomWire(wire)
+            own = [
+                w.key(self.export.expression(v.expression(a)), join=True) for v in self.joins if a in v.atoms
+            ]
+            if self.bundles[a]:
+                own.append(tuple(s for e in self.bundles[a].values() for s in w.key(e, carried=self.carried)))
+            wires.append(w)
+            slots.append(tuple(own))
+        return wire, wires, slots
+
+    def statistics(self, atom_variables: tuple[tuple[int, ...], ...]) -> Statistics:
+        unique = []
+        for a, i in enumerate(self.inputs):
+            variable_of: dict[str, int] = {}
+            for n, v in enumerate(self.joins):
+                if a in v.atoms:
+                    e = self.export.expression(v.expression(a))
+                    if e.op == "column":
+                        variable_of[e.columns[0]] = n
+            for e in self.bundles[a].values():
+                if e.op == "column":
+                    variable_of.setdefault(e.columns[0], atom_variables[a][-1])
+            known = [u for u in i.unique if all(c in variable_of for c in u)]
+            unique.append(tuple(frozenset(variable_of[c] for c in u) for u in known))
+        return Statistics(tuple(i.rows for i in self.inputs), tuple(unique))
+
+    def throws(self, atom: int, wire: AtomWire) -> bool:
+        i = self.inputs[atom]
+        sent = [e for c in wire.columns for e in (c["expr"], *c.get("requires", ()))]
+        return i.throws or any(self.export.expression(e).throws for e in (*i.filters, *sent))
+
+    def input_json(self, wires: list[AtomWire]) -> tuple[dict[str, Any], ...]:
+        return tuple(
+            {
+                "atom": a,
+                "node": i.node,
+                "source": None if i.block else i.source,
+                "block": i.block,
+                "filters": list(i.filters),
+                "notNull": sorted(w.not_null),
+                "columns": w.columns,
+            }
+            for a, (i, w) in enumerate(zip(self.inputs, wires, strict=True))
+        )
+
+
+def _aggregate(
+    export: Export, id_: str, node: Node, inputs: tuple[AtomInput, ...], joins: tuple[JoinVariable, ...], partitions: int
+) -> Block:
+    b = _Builder(export, id_, inputs, joins, carried=False)
+    groups = [export.expression(g) for g in node.groups]
+    for e in groups:
+        if not compares_by_bytes(e.type):
+            raise NotIncremental(reason("UNSUPPORTED_TYPE", type=e.type, use="a group key", expression=b.print(e.id)))
+    spanning = [e for e in groups if len(b.atoms(e)) > 1]
+    if spanning:
+        spelled = ", ".join(b.print(e.id) for e in spanning)
+        raise NotIncremental(reason("GROUP_SPANS_TABLES", expression=spelled))
+    places = [b.place(e) for e in groups]
+    variables, atom_variables = b.variables(), b.atom_variables()
+    graph = Hypergraph(tuple(frozenset(v) for v in atom_variables))
+    output = frozenset(p()[0] for p in places)
+    statistics = b.statistics(atom_variables)
+    tree = search(graph, output, statistics)
+    wire, wires, slots = b.wires()
+    channels = Channels(export, wires, b.atom_of)
+    reasons: list[Reason] = []
+    aggregates = []
+    for a in node.aggregates:
+        try:
+            aggregates.append(channels.add(a))
+        except NotIncremental as e:
+            reasons.extend(e.reasons)
+    if tree is None:
+        spelled = ", ".join(variables[v].name for v in sorted(output))
+        reasons.insert(0, reason("NOT_FREE_CONNEX", columns=spelled))
+    if reasons or tree is None:
+        raise NotIncremental(*reasons)
+    for a in range(len(inputs)):
+        if b.throws(a, wires[a]):
+            channels.error(a)
+    outputs, exported = _outputs(groups, places)
+    plan = BlockPlan(
+        id=id_,
+        mode="aggregate",
+        variables=variables,
+        wire=tuple(wire.kinds),
+        atoms=tuple(
+            Atom(a, i.label, i.source, atom_variables[a], slots[a], tuple(channels.local[a]))
+            for a, i in enumerate(inputs)
+        ),
+        channels=tuple(channels.channels),
+        nodes=nodes(tree),
+        outputs=outputs,
+        read_channels=tuple(channels.read),
+        error_channels=tuple(channels.errors),
+        global_aggregate=not groups,
+    )
+    return Block(
+        plan=partition(plan, statistics.rows, partitions),
+        replaces=node.id,
+        inputs=b.input_json(wires),
+        outputs=exported,
+        aggregates=tuple(aggregates),
+        residual=(),
+        query_class=classify(graph, output),
+        statistics=statistics,
+        filters=tuple(i.filters for i in inputs),
+    )
+
+
+def _rows(
+    export: Export, id_: str, region: Node, inputs: tuple[AtomInput, ...], joins: Joins,
+    wanted: tuple[Expression, ...], partitions: int, *, emits: bool, not_chosen: tuple[Reason, ...] = (),
+) -> Block:  # fmt: skip
+    b = _Builder(export, id_, inputs, joins.variables, carried=True)
+    for e in wanted:
+        if key_columns(e.type) is None:
+            raise NotIncremental(reason("UNSUPPORTED_TYPE", type=e.type, use="a kept column", expression=b.print(e.id)))
+    places = [b.place(e) for e in wanted]
+    variables, atom_variables = b.variables(), b.atom_variables()
+    graph = Hypergraph(tuple(frozenset(v) for v in atom_variables))
+    output = frozenset(p()[0] for p in places)
+    carried = cover(graph, output)
+    statistics = b.statistics(atom_variables)
+    tree = search(graph, carried, statistics)
+    assert tree is not None, "an acyclic join is free-connex with respect to its cover"
+    wire, wires, slots = b.wires()
+    channels = Channels(export, wires, b.atom_of)
+    for a in range(len(inputs)):
+        if b.throws(a, wires[a]):
+            channels.error(a)
+    outputs, exported = _outputs(list(wanted), places)
+    plan = BlockPlan(
+        id=id_,
+        mode="rows",
+        variables=variables,
+        wire=tuple(wire.kinds),
+        atoms=tuple(
+            Atom(a, i.label, i.source, atom_variables[a], slots[a], tuple(channels.local[a]))
+            for a, i in enumerate(inputs)
+        ),
+        channels=tuple(channels.channels),
+        nodes=nodes(tree),
+        outputs=outputs,
+        error_channels=tuple(channels.errors),
+        emits=emits,
+    )
+    return Block(
+        plan=partition(plan, statistics.rows, partitions),
+        replaces=region.id,
+        inputs=b.input_json(wires),
+        outputs=exported,
+        aggregates=(),
+        residual=joins.residual,
+        query_class=classify(graph, output),
+        statistics=statistics,
+        filters=tuple(i.filters for i in inputs),
+        not_chosen=not_chosen,
+    )
+
+
+def _outputs(
+    expressions: list[Expression], places: list[Callable[[], tuple[int, int]]]
+) -> tuple[tuple[OutputColumn, ...], tuple[dict[str, Any], ...]]:
+    outputs: list[OutputColumn] = []
+    exported: list[dict[str, Any]] = []
+    for e, place in zip(expressions, places, strict=True):
+        variable, column = place()
+        words = len(key_columns(e.type) or ())
+        outputs.extend(OutputColumn(variable, column + w) for w in range(words))
+        exported.append({"expr": e.id, "words": words})
+    return tuple(outputs), tuple(exported)

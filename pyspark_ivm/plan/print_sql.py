@@ -1,0 +1,48 @@
+"""Print an exported expression for people: column labels instead of generated names, no qualifiers, no cast that the
+analyzer put in. Spark never reads this text."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from pyspark_ivm.plan.export import Export
+
+
+class SqlPrinter:
+    def __init__(self, export: Export):
+        self.export = export
+
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        return {c.column: c.label for n in self.export.root.walk() for c in n.columns}
+
+    def __call__(self, id_: int) -> str:
+        e = self.export.expression(id_)
+        if e.op == "column" and e.columns and e.columns[0] in self._labels:
+            return self._labels[e.columns[0]]
+        return pretty(e.sql, self._labels)
+
+
+def pretty(sql: str, labels: dict[str, str]) -> str:
+    try:
+        # Imported late: planning without EXPLAIN of an expression should not pay for the parser.
+        import sqlglot
+        from sqlglot import expressions as exp
+
+        tree = sqlglot.parse_one(sql, dialect="spark")
+
+        def simplify(node: exp.Expression) -> exp.Expression:
+            if isinstance(node, exp.Column):
+                return exp.column(labels.get(node.name, node.name))
+            if isinstance(node, exp.Cast) and isinstance(node.this, (exp.Column, exp.Literal, exp.Cast)):
+                return node.this
+            if isinstance(node, exp.Paren) and isinstance(node.this, (exp.Column, exp.Literal, exp.Paren, exp.Func)):
+                return node.this
+            return node
+
+        tree = tree.transform(simplify)
+        while isinstance(tree, exp.Paren):
+            tree = tree.this
+        return tree.sql(dialect="spark")
+    except Exception:  # Spark's text is wider than any parser of it; a label must never stop a plan
+        return sql
