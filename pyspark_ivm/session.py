@@ -29,7 +29,6 @@ SUPPORTED_RANGE = ((4, 1), (4, 4))
 #: the last extension is the outermost parser, and ours is the one that forwards the parameters of `spark.sql(q, args)`.
 APPENDED = {
     "spark.sql.extensions": EXTENSION,
-    "spark.sql.extendedExplainProviders": "org.apache.spark.sql.ivm.IncrementalViewExplain",
 }
 
 

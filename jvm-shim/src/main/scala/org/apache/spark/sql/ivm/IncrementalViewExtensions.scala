@@ -3,6 +3,7 @@ package org.apache.spark.sql.ivm
 import org.apache.spark.sql.{SparkSession => AnySparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.ivm.catalog.{RefuseResolvedStatements, RefuseStatementsByName, ResolveIncrementalViews}
+import org.apache.spark.sql.ivm.execution.IncrementalViewStrategy
 import org.apache.spark.sql.ivm.parser.IncrementalViewParser
 
 /** What `spark.sql.extensions=org.apache.spark.sql.ivm.IncrementalViewExtensions` adds to a session. In the order in which Spark runs it:
@@ -12,6 +13,7 @@ import org.apache.spark.sql.ivm.parser.IncrementalViewParser
   *  1. analyzer, batch "Resolution", after Spark's own rules in each pass:
   *     [[RefuseResolvedStatements]] refuses the same where the name appears only now (DataFrame writer, `IDENTIFIER(…)`), then
   *     [[ResolveIncrementalViews]] puts the view's leaf where `FindDataSourceTable` put the stub of the provider `ivm`.
+  *  1. planner, before Spark's own strategies: [[IncrementalViewStrategy]] plans the view's leaf as [[execution.IncrementalViewScanExec]].
   *
   * Builders touch no session state: Spark calls them while the session is being built.
   */
@@ -25,9 +27,8 @@ class IncrementalViewExtensions extends (SparkSessionExtensions => Unit) {
     extensions.injectResolutionRule(spark => RefuseResolvedStatements(classic(spark)))
     extensions.injectResolutionRule(spark => ResolveIncrementalViews(classic(spark)))
 
-    // optimizer
-
-    // planner strategies
+    // planner
+    extensions.injectPlannerStrategy(_ => IncrementalViewStrategy)
   }
 
   private def classic(spark: AnySparkSession): SparkSession = spark.asInstanceOf[SparkSession]

@@ -103,6 +103,10 @@ trait ViewEngine {
   /** Leaves a tombstone, then removes the state directory. */
   def drop(spark: SparkSession, definition: ViewDefinition): Unit
 
-  /** The directory of a new generation of the view, not yet existing. */
-  def newLocation(spark: SparkSession, name: TableIdentifier): String
+  /** The state directory for a definition whose location is not set: one that an ended application left for the same
+    * definition (re-attached by `create`), else that of a new generation, not yet existing.
+    *
+    * @param fresh never re-attach: the old state is still in use
+    */
+  def locate(spark: SparkSession, definition: ViewDefinition, fresh: Boolean): String
 }

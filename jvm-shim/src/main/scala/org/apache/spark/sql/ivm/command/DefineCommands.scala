@@ -39,7 +39,8 @@ case class CreateIncrementalViewCommand(
     else {
       // An entry that is no incremental view is not ours to replace: `load` says so.
       val old = if (exists) Some(ViewCatalog.load(spark, qualified)) else None
-      val next = definition(spark)
+      val described = definition(spark)
+      val next = described.copy(location = engine.locate(spark, described, fresh = exists))
       old match {
         case Some(view) => Definitions.replace(spark, engine, view, next)
         case None => Definitions.create(spark, engine, next, ifNotExists)
@@ -69,7 +70,7 @@ case class CreateIncrementalViewCommand(
       policy = policy,
       settings = settings,
       catalogPath = path,
-      location = engine.newLocation(spark, qualified),
+      location = "",
       suspended = false)
   }
 }
@@ -88,9 +89,8 @@ case class AlterIncrementalViewAsCommand(name: Seq[String], query: String) exten
       query = query,
       schema = Definitions.schema(spark, old.name, analyzed, Nil),
       settings = settings,
-      catalogPath = path,
-      location = engine.newLocation(spark, old.name))
-    Definitions.replace(spark, engine, old, next)
+      catalogPath = path)
+    Definitions.replace(spark, engine, old, next.copy(location = engine.locate(spark, next, fresh = true)))
     Nil
   }
 }

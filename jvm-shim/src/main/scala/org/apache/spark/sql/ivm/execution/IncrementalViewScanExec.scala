@@ -90,26 +90,21 @@ object Pins {
 
   private val Kept = 256
 
-  private val pins = new java.util.LinkedHashMap[String, Pinned](16, 0.75f, true) {
-    override def removeEldestEntry(e: java.util.Map.Entry[String, Pinned]): Boolean = size > Kept
+  /** Computed once, by the first scan that asks; the others wait for it. A failure is not kept. */
+  private class Pin(compute: => Pinned) { lazy val value: Pinned = compute }
+
+  private val pins = new java.util.LinkedHashMap[String, Pin](16, 0.75f, true) {
+    override def removeEldestEntry(e: java.util.Map.Entry[String, Pin]): Boolean = size > Kept
   }
 
   def of(spark: SparkSession, relation: IncrementalViewRelation): Pinned = {
-    // Subqueries and reused exchanges run under the root execution's id.
+    def fresh: Pinned = Engine.instance.pin(spark, ViewCatalog.load(spark, relation.name))
     val context = spark.sparkContext
-    val execution = Option(context.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY))
-      .orElse(Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)))
-    execution match {
-      case None => Engine.instance.pin(spark, ViewCatalog.load(spark, relation.name))
+    Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)) match {
+      case None => fresh
       case Some(id) =>
         val key = s"${context.applicationId} $id ${relation.viewId}"
-        pins.synchronized {
-          Option(pins.get(key)).getOrElse {
-            val pinned = Engine.instance.pin(spark, ViewCatalog.load(spark, relation.name))
-            pins.put(key, pinned)
-            pinned
-          }
-        }
+        pins.synchronized(pins.computeIfAbsent(key, _ => new Pin(fresh))).value
     }
   }
 

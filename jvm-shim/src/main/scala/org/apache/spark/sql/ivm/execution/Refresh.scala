@@ -39,12 +39,13 @@ class Refresh(runtime: ViewRuntime) {
 
   def create(): RefreshReport = run(_ => Some("CREATED"))
 
-  def refresh(full: Boolean): RefreshReport = run { base =>
+  def refresh(full: Boolean): RefreshReport = run(wanted(full))
+
+  private def wanted(full: Boolean)(base: Option[Commit]): Option[String] =
     if (full) Some("REQUESTED")
     else if (policy == Policy.Full) Some("POLICY_FULL")
     else if (plan.isFull) Some(plan.reasons.headOption.fold("NOT_INCREMENTAL")(_.code))
     else base.flatMap(rebuildReason)
-  }
 
   /** A state that no longer fits the plan is rebuilt, and says so. */
   private def rebuildReason(base: Commit): Option[String] =
@@ -87,6 +88,27 @@ class Refresh(runtime: ViewRuntime) {
 
   private def unmoved(base: Commit, start: Long): RefreshReport =
     RefreshReport(runtime.definition.qualifiedName, base.version, "none", "NO_CHANGES", 0L, Some(0L), elapsed(start))
+
+  /** What a refresh would do now, without doing it: EXPLAIN REFRESH. */
+  def forecast(): Forecast = runtime.session.withActive {
+    val base = log.latest()
+    val pinned = pins(base)
+    val sources = pinned.map { p =>
+      val what =
+        if (p.recreated) "recreated, will be re-read"
+        else if (p.token.isEmpty) "has no versions, will be re-read and compared"
+        else if (p.moved) s"moved to ${p.token.get.text}"
+        else "not moved"
+      (p.ref.source.table, p.ref.source.kind, what)
+    }
+    val moved = pinned.exists(p => p.moved || p.recreated)
+    val (kind, reason) = wanted(full = false)(base) match {
+      case Some(code) if moved || runtime.nonDeterministic => ("full", code)
+      case _ if moved => ("incremental", "CHANGES_APPLIED")
+      case _ => ("none", "NO_CHANGES")
+    }
+    Forecast(kind, reason, sources)
+  }
 
   // ---- incremental ---------------------------------------------------------------------------------------------------
 
@@ -306,6 +328,9 @@ object Refresh {
   private val MaxAttempts = 10
   /** Change files may grow to this share of their checkpoint before a new one is written. */
   private val CheckpointRatio = 0.5
+
+  /** @param sources (table, kind of change source, what would happen) */
+  case class Forecast(kind: String, reason: String, sources: Seq[(String, String, String)])
 
   case class Failure(reason: String, detail: String, source: String)
 

@@ -21,7 +21,7 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
   import ViewRuntime._
 
   val session: SparkSession = ViewSession.of(spark, definition.settings, definition.catalogPath)
-  val log: CommitLog = CommitLog(definition.location)
+  lazy val log: CommitLog = CommitLogs.of(definition.location)
 
   /** Held while a refresh of this driver runs; other drivers are met at the commit. */
   val lock = new Object
@@ -35,7 +35,8 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
   def sources: Seq[SourceRef] = exported.sources
 
   /** Partitions of a new state; an existing one keeps its number. */
-  lazy val partitions: Int = log.latest().map(_.partitionCount).orElse(IvmConf.statePartitions(spark)).getOrElse(1)
+  lazy val partitions: Int = (if (definition.location.isEmpty) None else log.latest().map(_.partitionCount))
+    .orElse(IvmConf.statePartitions(spark)).getOrElse(1)
 
   lazy val plan: MaintenancePlan = {
     val request = mapper.createObjectNode()

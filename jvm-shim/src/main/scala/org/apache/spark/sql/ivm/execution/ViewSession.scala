@@ -2,6 +2,8 @@ package org.apache.spark.sql.ivm.execution
 
 import java.util.Collections
 
+import scala.util.Try
+
 import org.apache.spark.sql.classic.SparkSession
 
 /** Sessions in which views are analysed and maintained: a clone of the user's with the settings frozen at CREATE.
@@ -25,7 +27,8 @@ object ViewSession {
     clones.getOrElseUpdate(Key(settings, catalogPath), {
       val clone = spark.cloneSession()
       val conf = clone.sessionState.conf
-      (settings ++ own).foreach { case (k, v) => conf.setConfString(k, v) }
+      // Only what differs: setting a deprecated key warns on the user's screen.
+      (settings ++ own).foreach { case (k, v) => if (!Try(conf.getConfString(k)).toOption.contains(v)) conf.setConfString(k, v) }
       val manager = clone.sessionState.catalogManager
       catalogPath.headOption.foreach { catalog =>
         if (manager.currentCatalog.name() != catalog) manager.setCurrentCatalog(catalog)

@@ -1,0 +1,188 @@
+package org.apache.spark.sql.ivm.execution
+
+import java.nio.file.{Files, Path, Paths}
+import java.util.{Collections, UUID, WeakHashMap}
+
+import scala.collection.concurrent.TrieMap
+import scala.util.control.NonFatal
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.ivm._
+import org.apache.spark.sql.ivm.catalog.ViewCatalog
+import org.apache.spark.sql.ivm.state.{CommitLog, IvmConf, LocalPath}
+
+/** The maintenance side of the statements; see [[ViewEngine]]. */
+class Engine extends ViewEngine {
+
+  private val runtimes = Collections.synchronizedMap(new WeakHashMap[SparkSession, TrieMap[String, ViewRuntime]]())
+
+  private def runtime(spark: SparkSession, definition: ViewDefinition): ViewRuntime = {
+    val views = runtimes.computeIfAbsent(spark, _ => TrieMap.empty)
+    views.get(definition.location).filter(_.definition == definition).getOrElse {
+      val fresh = new ViewRuntime(spark, definition)
+      views.put(definition.location, fresh)
+      fresh
+    }
+  }
+
+  /** What a failed analysis or a moved schema left behind must not be met again. */
+  private def forget(spark: SparkSession, definition: ViewDefinition): Unit =
+    Option(runtimes.get(spark)).foreach(_.remove(definition.location))
+
+  override def analyze(
+      spark: SparkSession, query: String, settings: Map[String, String], catalogPath: Seq[String]): LogicalPlan =
+    DefinitionAnalysis(spark, ViewSession.of(spark, settings, catalogPath), query)
+
+  override def create(spark: SparkSession, definition: ViewDefinition): RefreshReport = {
+    val view = runtime(spark, definition)
+    val report = view.lock.synchronized {
+      val work = new Refresh(view)
+      // A state that is there already fits (see `locate`): catch up with the sources instead of computing anew.
+      if (view.log.latest().isDefined) work.refresh(full = false) else work.create()
+    }
+    removeOtherGenerations(spark, definition)
+    report
+  }
+
+  override def refresh(spark: SparkSession, definition: ViewDefinition, full: Boolean): RefreshReport = {
+    if (definition.suspended) throw new IvmException("IVM_VIEW_SUSPENDED", Map("view" -> definition.qualifiedName))
+    val view = runtime(spark, definition)
+    try {
+      val report = view.lock.synchronized(new Refresh(view).refresh(full))
+      cleanUp(spark, view, report)
+      report
+    } catch {
+      case e: IvmException if e.condition.startsWith("IVM_SOURCE_") =>
+        forget(spark, definition)
+        throw e
+    }
+  }
+
+  /** The version that an execution reads, and the plan that delivers it. */
+  def pin(spark: SparkSession, definition: ViewDefinition): Pinned = {
+    if (definition.refreshOnRead && !definition.suspended) refresh(spark, definition, full = false)
+    val view = runtime(spark, definition)
+    val commit = view.log.latest().getOrElse(
+      throw new IvmException("IVM_STATE_MISSING", Map("view" -> definition.qualifiedName, "location" -> definition.location)))
+    if (commit.planHash != view.plan.hash) {
+      throw new IvmException("IVM_STATE_OF_OTHER_PLAN", Map("view" -> definition.qualifiedName))
+    }
+    Pinned(commit.version, view.read(commit), view.session)
+  }
+
+  override def status(spark: SparkSession, definition: ViewDefinition): ViewStatus = {
+    val commit = CommitLogs.of(definition.location).latest().getOrElse(
+      throw new IvmException("IVM_STATE_MISSING", Map("view" -> definition.qualifiedName, "location" -> definition.location)))
+    val report = commit.report
+    ViewStatus(
+      strategy = commit.strategy,
+      version = commit.version,
+      lastKind = report.kind,
+      lastReason = report.reason,
+      lastMs = report.durationMs,
+      lastTimestampMs = report.timestampMs,
+      stateBytes = commit.stateBytes,
+      partitions = commit.partitionCount,
+      state = if (definition.suspended) "suspended" else "ready",
+      sources = commit.sources.map(s => s.table -> s"${s.kind} ${s.token.getOrElse("(no version)")}"),
+      extended = Seq(
+        "last_refresh_rows_in" -> report.rowsIn.toString,
+        "last_refresh_rows_changed" -> report.rowsChanged.fold("NULL")(_.toString),
+        "last_refresh_touched" -> Engine.touched(report.estimates),
+        "live_errors" -> commit.liveErrors.toString,
+        "definition_hash" -> commit.definitionHash,
+        "plan_hash" -> commit.planHash,
+        "commit_hash" -> commit.hash))
+  }
+
+  override def history(spark: SparkSession, definition: ViewDefinition): Seq[HistoryRow] =
+    CommitLogs.of(definition.location).history().map { c =>
+      HistoryRow(c.version, c.report.timestampMs, c.report.kind, c.report.reason, c.report.rowsIn, c.report.rowsChanged,
+        c.report.durationMs, c.sources.map(s => s"${s.table}: ${s.kind} ${s.token.getOrElse("(no version)")}").mkString("; "),
+        c.report.estimates)
+    }
+
+  override def explainCreate(spark: SparkSession, definition: ViewDefinition, mode: String): String = {
+    val plan = new ViewRuntime(spark, definition).plan
+    s"Incremental view ${definition.qualifiedName}\n" + (if (mode == "simple") plan.explain else plan.explainExtended)
+  }
+
+  override def explainRefresh(spark: SparkSession, definition: ViewDefinition, mode: String): String = {
+    val view = runtime(spark, definition)
+    val commit = view.log.latest()
+    val forecast = new Refresh(view).forecast()
+    val lines = forecast.sources.map { case (table, kind, what) => s"  $table ($kind): $what" }
+    s"""Refresh of incremental view ${definition.qualifiedName} at version ${commit.fold("none")(_.version.toString)}
+       |Kind: ${forecast.kind}
+       |Reason: ${forecast.reason}: ${Conditions.sentence(forecast.reason)}
+       |Sources:
+       |${lines.mkString("\n")}
+       |""".stripMargin + (if (mode == "simple") view.plan.explain else view.plan.explainExtended)
+  }
+
+  override def drop(spark: SparkSession, definition: ViewDefinition): Unit = {
+    forget(spark, definition)
+    CommitLogs.of(definition.location).drop()
+  }
+
+  override def locate(spark: SparkSession, definition: ViewDefinition, fresh: Boolean): String = {
+    val directory = viewDirectory(spark, definition)
+    val attachable = if (fresh) None else generations(directory).find(fits(spark, definition, _))
+    attachable.getOrElse(directory.resolve(s"g${UUID.randomUUID.toString.take(8)}")).toString
+  }
+
+  private def viewDirectory(spark: SparkSession, definition: ViewDefinition): Path =
+    Paths.get(IvmConf.stateLocation(spark)).resolve(definition.name.nameParts.map(Engine.fileName).mkString("."))
+
+  private def generations(directory: Path): Seq[Path] =
+    LocalPath.names(directory).filter(_.startsWith("g")).sorted.map(directory.resolve)
+      .filter(g => Files.isDirectory(g) && !Files.exists(g.resolve(CommitLog.Tombstone)))
+
+  /** The same definition under the same settings, and no entry of the catalog that lives on it (a view renamed away). */
+  private def fits(spark: SparkSession, definition: ViewDefinition, generation: Path): Boolean = {
+    val view = new ViewRuntime(spark, definition.copy(location = generation.toString))
+    try view.log.latest().exists { c =>
+      c.definitionHash == view.definitionHash && c.settingsHash == view.settingsHash && !inUse(spark, definition, generation)
+    } catch { case e: IvmException if e.condition.startsWith("IVM_STATE_") => false } // damaged: rebuilt beside it
+  }
+
+  private def inUse(spark: SparkSession, definition: ViewDefinition, generation: Path): Boolean =
+    definition.name.database.exists(ViewCatalog.list(spark, _, "*").exists(_.location == generation.toString))
+
+  /** A generation of another definition that no entry names is what an ended application left. */
+  private def removeOtherGenerations(spark: SparkSession, definition: ViewDefinition): Unit = {
+    val own = Paths.get(definition.location)
+    generations(own.getParent).filter(_ != own).filterNot(inUse(spark, definition, _)).foreach { g =>
+      CommitLogs.of(g.toString).drop()
+    }
+  }
+
+  /** Cheap when nothing is due: looks at a number in memory. */
+  private def cleanUp(spark: SparkSession, view: ViewRuntime, report: RefreshReport): Unit =
+    if (report.version > 0 && report.kind != "none" && report.version % Engine.CleanUpInterval == 0) {
+      try view.log.cleanUp(System.currentTimeMillis(), IvmConf.retention(spark))
+      catch { case NonFatal(_) => () } // the next one takes what this one left
+    }
+}
+
+object Engine {
+  private val CleanUpInterval = 20L
+
+  lazy val instance: Engine = ViewEngines.engine.asInstanceOf[Engine]
+
+  /** A name as a file name: letters, digits, `_` and `-` stand, anything else becomes its code. */
+  def fileName(part: String): String = part.flatMap {
+    case c if c.isLetterOrDigit && c < 128 || c == '_' || c == '-' => c.toString
+    case c => f"%%${c.toInt}%04x"
+  }
+
+  private def touched(estimates: String): String =
+    """"touched":\s*(\d+)""".r.findFirstMatchIn(estimates).fold("")(_.group(1))
+}
+
+/** One log object per directory, shared by all sessions of the driver, so that its caches are warm. */
+object CommitLogs {
+  private val logs = TrieMap.empty[String, CommitLog]
+  def of(location: String): CommitLog = logs.getOrElseUpdate(location, CommitLog(location))
+}
