@@ -28,7 +28,7 @@ FLOAT_KIND = 3
 slots1 = types.int32[::1]
 
 
-@njit(u64(words2, i64, words1), cache=True)
+@njit(u64(words2, i64, words1), cache=True, forceinline=True)
 def hash_words(keys, row, cols):  # type: ignore[no-untyped-def]
     """Multiply-xorshift over the words; the low bits are well mixed."""
     h = u64(0x9E3779B97F4A7C15)
@@ -38,7 +38,7 @@ def hash_words(keys, row, cols):  # type: ignore[no-untyped-def]
     return h
 
 
-@njit(i64(words2, slots1, words2, i64, words1), cache=True)
+@njit(i64(words2, slots1, words2, i64, words1), cache=True, forceinline=True)
 def find(keys, table, source, row, cols):  # type: ignore[no-untyped-def]
     """The slot whose key is source[row, cols], or -1 - position of the free table entry."""
     mask = u64(table.shape[0] - 1)
@@ -58,7 +58,7 @@ def find(keys, table, source, row, cols):  # type: ignore[no-untyped-def]
         at = (at + u64(1)) & mask
 
 
-@njit(i64(words1, slots1, slots1, i64), cache=True)
+@njit(i64(words1, slots1, slots1, i64), cache=True, forceinline=True)
 def journal_position(meta, jpos, jslot, slot):  # type: ignore[no-untyped-def]
     """Where the current step keeps the old words of the slot, or -1 if it did not touch it."""
     j = i64(jpos[slot])

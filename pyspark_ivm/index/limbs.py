@@ -64,12 +64,12 @@ def fma(typing, a, b, c):  # type: ignore[no-untyped-def]
     return f64(f64, f64, f64), emit
 
 
-@njit(i64(i64), cache=True)
+@njit(i64(i64), cache=True, forceinline=True)
 def kind_words(kind):  # type: ignore[no-untyped-def]
     return i64(7) if kind == FLOAT else kind + 1
 
 
-@njit(void(words2, i64, i64, f64, f64), cache=True)
+@njit(void(words2, i64, i64, f64, f64), cache=True, forceinline=True)
 def float_add_pair(v, r, o, hi, lo):  # type: ignore[no-untyped-def]
     """Double-double addition (two-sum of the high parts, then renormalise). An overflowed sum stays infinite."""
     a, b = as_float(v[r, o]), as_float(v[r, o + 1])
@@ -85,7 +85,7 @@ def float_add_pair(v, r, o, hi, lo):  # type: ignore[no-untyped-def]
     v[r, o + 1] = as_bits(e - (h - s)) if np.isfinite(h) else i64(0)
 
 
-@njit(void(words2, i64, i64, words2, i64, i64, i64, i64), cache=True)
+@njit(void(words2, i64, i64, words2, i64, i64, i64, i64), cache=True, forceinline=True)
 def add(v, r, o, x, q, p, kind, sign):  # type: ignore[no-untyped-def]
     """v[r, o:] += sign * x[q, p:], both of the same kind; sign is 1 or -1."""
     if kind == COUNT:
@@ -113,7 +113,7 @@ def add(v, r, o, x, q, p, kind, sign):  # type: ignore[no-untyped-def]
             carry = c1 + c2
 
 
-@njit(void(words2, i64, i64, words2, i64, i64, i64), cache=True)
+@njit(void(words2, i64, i64, words2, i64, i64, i64), cache=True, forceinline=True)
 def float_scale(v, r, o, x, q, p, c):  # type: ignore[no-untyped-def]
     """v[r, o:] = x[q, p:] * c for a count c. v and x may be the same words."""
     if c == 1:
@@ -137,7 +137,7 @@ def float_scale(v, r, o, x, q, p, c):  # type: ignore[no-untyped-def]
         v[r, o + k] = x[q, p + k] * c
 
 
-@njit(void(words2, i64, i64, i64, words2, i64, i64, i64), cache=True)
+@njit(void(words2, i64, i64, i64, words2, i64, i64, i64), cache=True, forceinline=True)
 def assign(v, r, o, kind, x, q, p, from_kind):  # type: ignore[no-untyped-def]
     """v[r, o:] (of kind) = x[q, p:] (of from_kind). A count assigned to a float is that many ones."""
     if kind == FLOAT:
@@ -160,7 +160,7 @@ def assign(v, r, o, kind, x, q, p, from_kind):  # type: ignore[no-untyped-def]
         v[r, o + k] = x[q, p + k] if k < have else fill
 
 
-@njit(void(words2, i64, i64, i64, words2, i64, i64, i64), cache=True)
+@njit(void(words2, i64, i64, i64, words2, i64, i64, i64), cache=True, forceinline=True)
 def multiply(v, r, o, kind, x, q, p, by_kind):  # type: ignore[no-untyped-def]
     """v[r, o:] (of kind) *= x[q, p:] (of by_kind)."""
     if kind == COUNT:

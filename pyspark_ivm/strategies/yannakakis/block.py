@@ -116,7 +116,7 @@ class BlockState:
             self.touched += leaf.used
         for step in self.layout.steps:
             guard = self.of(step.guard)
-            self._products(step, guard.live_slots(), with_old=False)
+            self._products(step, guard.live_slots(), False)
             for target in step.targets:
                 r = self.of(target.relation)
                 r.sync_indexes(identity(r.used))
@@ -130,41 +130,44 @@ class BlockState:
             self._probes[id(probe)] = known
         return known
 
-    def matches(self, probe: Probe, rows: np.ndarray) -> list[np.ndarray]:
-        """Live slots of the target that match any of the source's tuples, in pieces."""
+    def matches(self, probe: Probe, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(live slots of the target that match any of the source's tuples, the source's slot of each)."""
         source, target, index = self.of(probe.source), self.of(probe.target), self.probe_index(probe)
         state = np.array([0, -1], np.int64)
         room = max(64, min(CHUNK, 4 * len(rows)))
-        parts = []
+        found, origin = [], []
         while state[0] < len(rows):
             out_row, out_slot = np.empty(room, np.int32), np.empty(room, np.int32)
             filled = target.expand(source.keys, rows, probe.columns, index, state, out_row, out_slot)
-            parts.append(out_slot[:filled])
+            found.append(out_slot[:filled])
+            origin.append(rows[out_row[:filled]])
             room = CHUNK
-        return parts
+        return (found[0], origin[0]) if len(found) == 1 else (np.concatenate(found), np.concatenate(origin))
 
-    def affected(self, step: Step) -> np.ndarray:
+    def affected(self, step: Step) -> tuple[np.ndarray, str, np.ndarray]:
+        """(the guard's affected slots, and where one child alone changed: its relation's name and its slot for each)."""
         guard = self.of(step.guard)
         parts = []
         own = guard.touched()
         if len(own):
             parts.append(own)
-        sources = len(parts)
+        origin, name = own, ""
         for probe in step.affected:
             changed = self.of(probe.source).touched()
             if len(changed):
-                parts += self.matches(probe, changed)
-                sources += 1
+                slots, origin = self.matches(probe, changed)
+                parts.append(slots)
+                name = probe.source.name
+        if len(parts) > 1:
+            return guard.unseen(parts), "", own
         if not parts:
-            return own
-        if sources == 1:  # distinct keys of one child match distinct tuples
-            return parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return guard.unseen(parts)
+            return own, "", own
+        return parts[0], name, origin  # distinct keys of one child match distinct tuples
 
     def propagate(self, step: Step) -> None:
-        rows = self.affected(step)
+        rows, name, origin = self.affected(step)
         if len(rows):
-            self._products(step, rows, with_old=True)
+            self._products(step, rows, True, name, origin)
             for target in step.targets:
                 self.of(target.relation).sync_indexes()
 
@@ -177,7 +180,8 @@ class BlockState:
             self._buffers[layout.words] = held
         return held[0][:rows], held[1][:rows]
 
-    def _products(self, step: Step, rows: np.ndarray, with_old: bool) -> None:
+    def _products(self, step: Step, rows: np.ndarray, with_old: bool, known: str = "", known_slots: np.ndarray | None = None) -> None:
+        """Products for the guard's slots ``rows``, onto the targets. ``known``: a child whose slots need no look-up."""
         guard = self.of(step.guard)
         factors = [(self.of(f.relation), f) for f in step.factors]
         for start in range(0, len(rows), CHUNK):
@@ -185,7 +189,10 @@ class BlockState:
             new, old = self._buffer(len(chunk), step.layout)
             for position, (relation, f) in enumerate(factors):
                 flags = (FIRST_FACTOR if position == 0 else 0) | (DIRECT if f.direct else 0) | (WITH_OLD if with_old else 0)
-                relation.multiply_into(guard.keys, chunk, f.columns, f.channel, step.layout, new, old, flags)
+                slots = chunk
+                if known_slots is not None and f.relation.name == known:
+                    slots, flags = known_slots[start : start + CHUNK], flags | DIRECT
+                relation.multiply_into(guard.keys, slots, f.columns, f.channel, step.layout, new, old, flags)
             self.touched += len(chunk) * len(factors)
             for target in step.targets:
                 n, o = new, old
