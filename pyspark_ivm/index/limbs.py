@@ -1,0 +1,241 @@
+"""Arithmetic of channels. Law: a channel is an element of a ring; vectors add and multiply channel by channel.
+
+``count`` is Z mod 2^64, ``int2``/``int3`` are Z mod 2^128 / 2^192 in two's complement limbs, least significant first (so
+partial products may be computed in the kind of the final channel), ``float`` is a double-double with counters, a module over
+``count``: it is scaled by counts, never multiplied by another float.
+
+All helpers work in place on rows of int64 matrices, so kernels need no temporary vectors.
+"""
+
+from __future__ import annotations
+
+from pyspark_ivm.index import cache
+
+cache.prepare()
+
+import numpy as np  # noqa: E402
+from llvmlite import ir  # noqa: E402
+from numba import njit, types  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
+
+COUNT, INT2, INT3, FLOAT = 0, 1, 2, 3
+KINDS = {"count": COUNT, "int2": INT2, "int3": INT3, "float": FLOAT}
+#: words of a float channel
+HI, LO, ABS, LARGEST, NANS, POSITIVE, NEGATIVE = range(7)
+
+i64, u64, f64, boolean, void = types.int64, types.uint64, types.float64, types.boolean, types.void
+words2 = types.int64[:, ::1]
+words1 = types.int64[::1]
+
+
+@intrinsic
+def mul_high(typing, a, b):  # type: ignore[no-untyped-def]
+    """High 64 bits of the unsigned product."""
+
+    def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return u64(u64, u64), emit
+
+
+@intrinsic
+def as_float(typing, a):  # type: ignore[no-untyped-def]
+    def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return f64(i64), emit
+
+
+@intrinsic
+def as_bits(typing, a):  # type: ignore[no-untyped-def]
+    def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return i64(f64), emit
+
+
+@intrinsic
+def fma(typing, a, b, c):  # type: ignore[no-untyped-def]
+    def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.fma(*arguments)
+
+    return f64(f64, f64, f64), emit
+
+
+@njit(i64(i64), cache=True, forceinline=True)
+def kind_words(kind):  # type: ignore[no-untyped-def]
+    return i64(7) if kind == FLOAT else kind + 1
+
+
+@njit(void(words2, i64, i64, f64, f64), cache=True, forceinline=True)
+def float_add_pair(v, r, o, hi, lo):  # type: ignore[no-untyped-def]
+    """Double-double addition (two-sum of the high parts, then renormalise). An overflowed sum stays infinite."""
+    a, b = as_float(v[r, o]), as_float(v[r, o + 1])
+    s = a + hi
+    if not np.isfinite(s):
+        v[r, o] = as_bits(s)
+        v[r, o + 1] = 0
+        return
+    t = s - a
+    e = (a - (s - t)) + (hi - t) + b + lo
+    h = s + e
+    v[r, o] = as_bits(h)
+    v[r, o + 1] = as_bits(e - (h - s)) if np.isfinite(h) else i64(0)
+
+
+@njit(void(words2, i64, i64, words2, i64, i64, i64, i64), cache=True, forceinline=True)
+def add(v, r, o, x, q, p, kind, sign):  # type: ignore[no-untyped-def]
+    """v[r, o:] += sign * x[q, p:], both of the same kind; sign is 1 or -1."""
+    if kind == COUNT:
+        v[r, o] += sign * x[q, p]
+    elif kind == FLOAT:
+        s = f64(sign)
+        float_add_pair(v, r, o, s * as_float(x[q, p]), s * as_float(x[q, p + 1]))
+        v[r, o + 2] = as_bits(as_float(v[r, o + 2]) + s * as_float(x[q, p + 2]))
+        v[r, o + 3] = as_bits(max(as_float(v[r, o + 3]), as_float(x[q, p + 3])))
+        for k in range(4, 7):
+            v[r, o + k] += sign * x[q, p + k]
+    else:
+        # a - b = a + ~b + 1
+        carry = u64(1) if sign < 0 else u64(0)
+        for k in range(kind + 1):
+            a = u64(v[r, o + k])
+            b = u64(x[q, p + k])
+            if sign < 0:
+                b = ~b
+            s1 = a + b
+            c1 = u64(1) if s1 < a else u64(0)
+            s2 = s1 + carry
+            c2 = u64(1) if s2 < s1 else u64(0)
+            v[r, o + k] = i64(s2)
+            carry = c1 + c2
+
+
+@njit(void(words2, i64, i64, words2, i64, i64, i64), cache=True, forceinline=True)
+def float_scale(v, r, o, x, q, p, c):  # type: ignore[no-untyped-def]
+    """v[r, o:] = x[q, p:] * c for a count c. v and x may be the same words."""
+    if c == 1:
+        for k in range(7):
+            v[r, o + k] = x[q, p + k]
+        return
+    f = f64(c)
+    hi, lo = as_float(x[q, p]), as_float(x[q, p + 1])
+    product = hi * f
+    if np.isfinite(product):
+        e = fma(hi, f, -product) + lo * f
+        h = product + e
+        v[r, o] = as_bits(h)
+        v[r, o + 1] = as_bits(e - (h - product)) if np.isfinite(h) else i64(0)
+    else:
+        v[r, o] = as_bits(product) if c != 0 else i64(0)
+        v[r, o + 1] = 0
+    v[r, o + 2] = as_bits(as_float(x[q, p + 2]) * f) if c != 0 else i64(0)
+    v[r, o + 3] = x[q, p + 3] if c != 0 else i64(0)
+    for k in range(4, 7):
+        v[r, o + k] = x[q, p + k] * c
+
+
+@njit(void(words2, i64, i64, i64, words2, i64, i64, i64), cache=True, forceinline=True)
+def assign(v, r, o, kind, x, q, p, from_kind):  # type: ignore[no-untyped-def]
+    """v[r, o:] (of kind) = x[q, p:] (of from_kind). A count assigned to a float is that many ones."""
+    if kind == FLOAT:
+        if from_kind == FLOAT:
+            for k in range(7):
+                v[r, o + k] = x[q, p + k]
+        else:
+            c = x[q, p]
+            hi = f64(c)
+            v[r, o] = as_bits(hi)
+            v[r, o + 1] = as_bits(f64(c - i64(hi))) if abs(hi) < 9.0e18 else i64(0)
+            v[r, o + 2] = as_bits(abs(hi))
+            v[r, o + 3] = as_bits(1.0) if c != 0 else i64(0)
+            for k in range(4, 7):
+                v[r, o + k] = 0
+        return
+    have = kind_words(from_kind)
+    fill = x[q, p + have - 1] >> 63
+    for k in range(kind + 1):
+        v[r, o + k] = x[q, p + k] if k < have else fill
+
+
+@njit(void(words2, i64, i64, i64, words2, i64, i64, i64), cache=True, forceinline=True)
+def multiply(v, r, o, kind, x, q, p, by_kind):  # type: ignore[no-untyped-def]
+    """v[r, o:] (of kind) *= x[q, p:] (of by_kind)."""
+    if kind == COUNT:
+        v[r, o] *= x[q, p]
+    elif kind == FLOAT:
+        if by_kind == FLOAT:  # so far a product of counts: see assign
+            c = i64(as_float(v[r, o])) + i64(as_float(v[r, o + 1]))
+            float_scale(v, r, o, x, q, p, c)
+        else:
+            float_scale(v, r, o, v, r, o, x[q, p])
+    else:
+        have = kind_words(by_kind)
+        fill = u64(x[q, p + have - 1] >> 63)
+        a0, a1 = u64(v[r, o]), u64(v[r, o + 1])
+        b0 = u64(x[q, p])
+        b1 = u64(x[q, p + 1]) if have > 1 else fill
+        low = a0 * b0
+        high = mul_high(a0, b0)
+        if kind == INT2:
+            v[r, o] = i64(low)
+            v[r, o + 1] = i64(high + a0 * b1 + a1 * b0)
+            return
+        a2 = u64(v[r, o + 2])
+        b2 = u64(x[q, p + 2]) if have > 2 else fill
+        top = a0 * b2 + a1 * b1 + a2 * b0
+        m = a0 * b1
+        middle = high + m
+        top += mul_high(a0, b1) + (u64(1) if middle < m else u64(0))
+        m = a1 * b0
+        middle2 = middle + m
+        top += mul_high(a1, b0) + (u64(1) if middle2 < m else u64(0))
+        v[r, o] = i64(low)
+        v[r, o + 1] = i64(middle2)
+        v[r, o + 2] = i64(top)
+
+
+@njit(void(words2, i64, i64, words1, words1, boolean, words2, types.boolean[::1]), cache=True)
+def encode_value(v, o, kind, low, high, has_high, w, valid):  # type: ignore[no-untyped-def]
+    """Column o of a batch of vectors = weight * value, 0 where the value is NULL. ``high`` is read if has_high;
+    w has one column; for floats ``low`` holds float64 bits."""
+    for r in range(w.shape[0]):
+        if not valid[r]:
+            continue  # v starts as zeros
+        weight = w[r, 0]
+        if kind == FLOAT:
+            x = as_float(low[r])
+            if np.isnan(x):
+                v[r, o + 4] = weight
+            elif np.isinf(x):
+                v[r, o + (5 if x > 0 else 6)] = weight
+            else:
+                v[r, o] = low[r]
+                v[r, o + 2] = as_bits(abs(x))
+                v[r, o + 3] = as_bits(abs(x))
+                float_scale(v, r, o, v, r, o, weight)
+        else:
+            top = high[r] if has_high else low[r] >> 63
+            v[r, o] = low[r]
+            if kind >= INT2:
+                v[r, o + 1] = top
+            if kind == INT3:
+                v[r, o + 2] = top >> 63
+            if weight != 1:
+                multiply(v, r, o, kind, w, r, 0, COUNT)
+
+
+@njit(void(words2, i64, types.float64[::1]), cache=True)
+def finalise_floats(v, o, out):  # type: ignore[no-untyped-def]
+    """The double a float channel stands for: NaN if any NaN or infinities of both signs, else the infinity, else the sum."""
+    for r in range(v.shape[0]):
+        if v[r, o + 4] > 0 or (v[r, o + 5] > 0 and v[r, o + 6] > 0):
+            out[r] = np.nan
+        elif v[r, o + 5] > 0:
+            out[r] = np.inf
+        elif v[r, o + 6] > 0:
+            out[r] = -np.inf
+        else:
+            out[r] = as_float(v[r, o]) + as_float(v[r, o + 1])

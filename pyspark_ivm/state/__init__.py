@@ -1,0 +1,1 @@
+"""State on disk and in workers: array files, lineage replay, worker cache."""

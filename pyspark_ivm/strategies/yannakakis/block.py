@@ -1,0 +1,262 @@
+"""The join block's state and its bottom-up pass. Law (paper 1, algorithm 2, for a whole batch at once):
+
+    ΔM_n = Σ over the affected guard tuples t, onto key(n), of  Π M_c[new](t) − Π M_c[old](t)
+
+where t is affected if the guard's tuple changed or the message of another child changed at t's key. Old messages come from the
+journals, so nothing is read that the change does not touch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_ivm.index import kernels as k
+from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout, identity
+from pyspark_ivm.index.strings import StringTable
+from pyspark_ivm.strategies.yannakakis.layout import BlockLayout, Probe, Relation, Step
+
+FIRST_FACTOR, DIRECT, WITH_OLD = 1, 2, 4
+
+
+class Refused(Exception):
+    """A batch the state cannot absorb; it has been undone. ``reason`` is a code of the summary."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail = reason, detail
+
+
+class Delta:
+    """The consolidated change of one atom: key words and vector deltas, each key once."""
+
+    __slots__ = ("keys", "vecs")
+
+    def __init__(self, keys: np.ndarray, vecs: np.ndarray) -> None:
+        self.keys, self.vecs = keys, vecs
+
+    def __len__(self) -> int:
+        return len(self.vecs)
+
+
+class BlockState:
+    def __init__(self, layout: BlockLayout) -> None:
+        self.layout = layout
+        self.strings = StringTable()
+        self.relations = {r.name: HashRelation(r.key_words, r.layout, r.indexes) for r in layout.relations.values()}
+        self.touched = 0
+        self._probes: dict[int, int] = {}
+        self._buffers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def of(self, relation: Relation) -> HashRelation:
+        return self.relations[relation.name]
+
+    def leaf(self, atom: int) -> HashRelation:
+        return self.of(self.layout.leaf[atom])
+
+    @property
+    def bytes(self) -> int:
+        return self.strings.bytes + sum(r.bytes for r in self.relations.values())
+
+    # -- batches -----------------------------------------------------------------------------------------------------
+    def begin_batch(self, journaling: bool = True) -> None:
+        self.touched = 0
+        self.strings.begin_batch()
+        for r in self.relations.values():
+            r.begin_batch(journaling)
+
+    def undo(self) -> None:
+        for r in self.relations.values():
+            r.undo()
+        self.strings.undo()
+
+    def add_to_leaf(self, atom: int, delta: Delta) -> None:
+        leaf = self.leaf(atom)
+        leaf.add(delta.keys, delta.vecs)
+        if leaf.meta[k.NEGATIVE]:
+            raise Refused("NEGATIVE_MULTIPLICITY", self._describe(atom))
+        leaf.sync_indexes()
+        self.touched += len(delta)
+
+    def _describe(self, atom: int) -> str:
+        leaf = self.leaf(atom)
+        slot = int(leaf.meta[k.NEGATIVE_SLOT])
+        return (
+            f"{self.layout.plan.atoms[atom].label}: key words {leaf.keys[slot].tolist()} "
+            f"have multiplicity {int(leaf.vecs[slot, 0])}; {int(leaf.meta[k.NEGATIVE])} such tuples"
+        )
+
+    def apply(self, deltas: dict[int, Delta], replay: bool = False) -> None:
+        """Absorb a batch (``begin_batch`` came before). On refusal everything is undone. A replayed batch was checked once."""
+        try:
+            for atom, delta in deltas.items():
+                self.add_to_leaf(atom, delta)
+            for step in self.layout.steps:
+                self.propagate(step)
+            if not replay:
+                self.check_floats()
+        except Refused:
+            self.undo()
+            raise
+
+    def check_floats(self) -> None:
+        for i in self.layout.connex:
+            rho = self.of(self.layout.rho[i])
+            if (rho.layout.kinds == k.FLOAT_KIND).any():
+                journaled = rho.jslot[: int(rho.meta[k.JOURNALED])]
+                if found := k.cancelled(rho.vecs, journaled, rho.layout.kinds, rho.layout.offsets):
+                    raise Refused("FLOAT_CANCELLATION", f"{found} sums lost precision to cancellation or overflowed")
+
+    def build(self) -> None:
+        """Leaves were filled as signed bags from the empty state: settle them, then one pass over everything."""
+        for atom, leaf in ((a, self.leaf(a)) for a in self.layout.leaf):
+            leaf.settle()
+            if leaf.meta[k.NEGATIVE]:
+                raise Refused("NEGATIVE_MULTIPLICITY", self._describe(atom))
+            leaf.sync_indexes(identity(leaf.used))
+            self.touched += leaf.used
+        for step in self.layout.steps:
+            guard = self.of(step.guard)
+            self._products(step, guard.live_slots(), False)
+            for target in step.targets:
+                r = self.of(target.relation)
+                r.sync_indexes(identity(r.used))
+
+    # -- the bottom-up pass ------------------------------------------------------------------------------------------
+    def probe_index(self, probe: Probe) -> int:
+        """Position of the probe's index in its target."""
+        known = self._probes.get(id(probe))
+        if known is None:
+            known = -1 if probe.index is None else self.of(probe.target).index_on(probe.index)
+            self._probes[id(probe)] = known
+        return known
+
+    def matches(self, probe: Probe, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(live slots of the target that match any of the source's tuples, the source's slot of each)."""
+        source, target, index = self.of(probe.source), self.of(probe.target), self.probe_index(probe)
+        state = np.array([0, -1], np.int64)
+        room = max(64, min(CHUNK, 4 * len(rows)))
+        found, origin = [], []
+        while state[0] < len(rows):
+            out_row, out_slot = np.empty(room, np.int32), np.empty(room, np.int32)
+            filled = target.expand(source.keys, rows, probe.columns, index, state, out_row, out_slot)
+            found.append(out_slot[:filled])
+            origin.append(rows[out_row[:filled]])
+            room = CHUNK
+        return (found[0], origin[0]) if len(found) == 1 else (np.concatenate(found), np.concatenate(origin))
+
+    def affected(self, step: Step) -> tuple[np.ndarray, str, np.ndarray]:
+        """(the guard's affected slots, and where one child alone changed: its relation's name and its slot for each)."""
+        guard = self.of(step.guard)
+        parts = []
+        own = guard.touched()
+        if len(own):
+            parts.append(own)
+        origin, name = own, ""
+        for probe in step.affected:
+            changed = self.of(probe.source).touched()
+            if len(changed):
+                slots, origin = self.matches(probe, changed)
+                parts.append(slots)
+                name = probe.source.name
+        if len(parts) > 1:
+            return guard.unseen(parts), "", own
+        if not parts:
+            return own, "", own
+        return parts[0], name, origin  # distinct keys of one child match distinct tuples
+
+    def propagate(self, step: Step) -> None:
+        rows, name, origin = self.affected(step)
+        if len(rows):
+            self._products(step, rows, True, name, origin)
+            for target in step.targets:
+                self.of(target.relation).sync_indexes()
+
+    def _buffer(self, rows: int, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+        """Two scratch matrices; reused, because allocating them costs more than a small batch."""
+        held = self._buffers.get(layout.words)
+        if held is None or len(held[0]) < rows:
+            size = min(CHUNK, max(256, 2 * rows))
+            held = (np.empty((size, layout.words), np.int64), np.empty((size, layout.words), np.int64))
+            self._buffers[layout.words] = held
+        return held[0][:rows], held[1][:rows]
+
+    def _products(self, step: Step, rows: np.ndarray, with_old: bool, known: str = "", known_slots: np.ndarray | None = None) -> None:
+        """Products for the guard's slots ``rows``, onto the targets. ``known``: a child whose slots need no look-up."""
+        guard = self.of(step.guard)
+        factors = [(self.of(f.relation), f) for f in step.factors]
+        for start in range(0, len(rows), CHUNK):
+            chunk = rows[start : start + CHUNK]
+            new, old = self._buffer(len(chunk), step.layout)
+            for position, (relation, f) in enumerate(factors):
+                flags = (FIRST_FACTOR if position == 0 else 0) | (DIRECT if f.direct else 0) | (WITH_OLD if with_old else 0)
+                slots = chunk
+                if known_slots is not None and f.relation.name == known:
+                    slots, flags = known_slots[start : start + CHUNK], flags | DIRECT
+                relation.multiply_into(guard.keys, slots, f.columns, f.channel, step.layout, new, old, flags)
+            self.touched += len(chunk) * len(factors)
+            for target in step.targets:
+                n, o = new, old
+                if target.words is not None:
+                    n = np.ascontiguousarray(new[:, target.words])
+                    o = np.ascontiguousarray(old[:, target.words]) if with_old else n
+                mode = target.mode if with_old or target.mode else 1
+                self.of(target.relation).upsert(guard.keys, chunk, target.columns, n, o, mode)
+                self.touched += len(chunk)
+
+    # -- what the summary says ---------------------------------------------------------------------------------------
+    def live_errors(self) -> int:
+        total = self.of(self.layout.total)
+        slot = total.find(())
+        if slot < 0:
+            return 0
+        offsets = total.layout.offsets
+        return sum(int(total.vecs[slot, offsets[self.layout.total.channel_of[c]]]) for c in self.layout.plan.error_channels)
+
+    def live_rows(self) -> int:
+        """Rows of the output where known (rows mode: with multiplicity), else live tuples of the root."""
+        plan = self.layout.plan
+        if plan.global_aggregate:
+            return 1
+        if plan.mode == "rows":
+            total = self.of(self.layout.total)
+            slot = total.find(())
+            return int(total.vecs[slot, 0]) if slot >= 0 else 0
+        return self.of(self.layout.rho[plan.root.id]).live
+
+    def rows_changed(self) -> int | None:
+        """View rows inserted + deleted by the batch, where the root's tuples are the view's rows; else unknown."""
+        layout, plan = self.layout, self.layout.plan
+        if not layout.single:
+            return None
+        rho = layout.rho[plan.root.id]
+        r = self.of(rho)
+        journaled = int(r.meta[k.JOURNALED])
+        old, new = r.jold[:journaled], r.vecs[r.jslot[:journaled]]
+        if plan.mode == "rows":
+            return int(np.abs(new[:, 0] - old[:, 0]).sum())
+        differs = np.zeros(journaled, np.bool_)
+        for c in plan.read_channels:
+            local = rho.channel_of[c]
+            at, kind = int(r.layout.offsets[local]), int(r.layout.kinds[local])
+            if kind == k.FLOAT_KIND:  # the value and the counters; the largest value seen is not shown
+                floats = [m.view(np.float64)[:, at] + m.view(np.float64)[:, at + 1] for m in (old, new)]
+                differs |= floats[0] != floats[1]
+                differs |= (old[:, at + 4 : at + 7] != new[:, at + 4 : at + 7]).any(axis=1)
+            else:
+                differs |= (old[:, at : at + kind + 1] != new[:, at : at + kind + 1]).any(axis=1)
+        if plan.global_aggregate:
+            return 2 if differs.any() else 0
+        lived, lives = old[:, 0] > 0, new[:, 0] > 0
+        return int((lived != lives).sum() + 2 * (lived & lives & differs).sum())
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+    def arrays(self) -> dict[str, tuple[np.ndarray, int]]:
+        out = self.strings.arrays("strings")
+        for name, r in self.relations.items():
+            out.update(r.arrays(name))
+        return out
+
+    def load(self, arrays: dict[str, np.ndarray]) -> None:
+        self.strings.load("strings", arrays)
+        for name, r in self.relations.items():
+            r.load(name, arrays)

@@ -1,0 +1,168 @@
+"""Reading: the output of a block as Arrow batches, and the merge of partial groups. Law: read(state) = the block's query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_ivm.index import kernels as k
+from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout
+from pyspark_ivm.index.strings import StringTable
+from pyspark_ivm.state import store
+from pyspark_ivm.strategies.yannakakis.block import BlockState
+from pyspark_ivm.strategies.yannakakis.enumerate import Product, enumerate_rows
+from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
+from pyspark_ivm.worker.wire import byte_ids, channel_arrays, channel_fields, output_array, output_field, validity, words
+
+
+class Reader:
+    def __init__(self, spec: dict[str, Any], layout: BlockLayout) -> None:
+        self.spec, self.layout, self.plan = spec, layout, layout.plan
+        self.outputs: list[int] = spec.get("outputs") if spec.get("outputs") is not None else list(range(len(layout.plan.outputs)))  # type: ignore[assignment]
+        self.raw: bool = bool(spec.get("raw"))
+        self.vectors = self.plan.mode == "aggregate" and spec.get("channels", True)
+        fields = [output_field(self.plan, o, f"o{i}") for i, o in enumerate(self.outputs)]
+        if self.raw:
+            fields.append(pa.field("vec", pa.binary()))
+        elif self.vectors:
+            fields += channel_fields(self.plan)
+        self.schema = pa.schema(fields)
+        self.limit: int | None = spec.get("limit")
+
+    def channels(self) -> list[int]:
+        if self.raw:
+            return list(range(1, len(self.plan.channels)))  # after the multiplicity: the block's full vector
+        return list(self.plan.read_channels) if self.vectors else []
+
+    def batch(self, arrays: list[pa.Array], rows: int) -> pa.RecordBatch:
+        if not arrays:  # a count of rows and nothing else
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def zeros(self) -> pa.RecordBatch:
+        arrays = [pa.array([0.0 if pa.types.is_floating(f.type) else 0], f.type) for f in self.schema]
+        return self.batch(arrays, 1)
+
+    def split(self, state: BlockState, split: int, splits: int, limit: int | None) -> Iterator[pa.RecordBatch]:
+        left = limit
+        channels = self.channels()
+        layout = Product(state, channels).layout
+        positions = list(range(1, len(channels) + 1))
+        for rows in enumerate_rows(state, self.spec.get("filters") or (), split, splits, channels):
+            slots, vectors = rows.slots, rows.vectors
+            if self.plan.mode == "rows":
+                counts = vectors[:, 0]
+                if (counts != 1).any():
+                    for part in _repeats(counts, left):
+                        yield from self._emit(state, {i: s[part] for i, s in slots.items()}, None, layout, positions, len(part))
+                        if left is not None:
+                            left -= len(part)
+                            if left <= 0:
+                                return
+                    continue
+            n = len(vectors)
+            if left is not None and n > left:
+                slots, vectors, n = {i: s[:left] for i, s in slots.items()}, vectors[:left], left
+            yield from self._emit(state, slots, vectors, layout, positions, n)
+            if left is not None:
+                left -= n
+                if left <= 0:
+                    return
+
+    def _emit(self, state: BlockState, slots: dict[int, np.ndarray], vectors: np.ndarray | None, layout: Layout, positions: list[int],
+              n: int) -> Iterator[pa.RecordBatch]:  # fmt: skip
+        if n == 0:
+            return
+        arrays = []
+        for o in self.outputs:
+            node, word, mask, bit, _ = self.layout.output_at[o]
+            keys = state.of(self.layout.rho[node]).keys
+            values = np.empty(n, np.int64)
+            k.gather(keys, slots[node], word, values)
+            nulls = None
+            if mask >= 0:
+                masks = np.empty(n, np.int64)
+                k.gather(keys, slots[node], mask, masks)
+                nulls = ((masks >> bit) & 1).astype(np.bool_)
+                if not nulls.any():
+                    nulls = None
+            arrays.append(output_array(self.plan, o, values, nulls, state.strings))
+        if self.raw:
+            assert vectors is not None
+            offsets = np.arange(n + 1, dtype=np.int32) * (layout.words * 8)
+            data = pa.py_buffer(np.ascontiguousarray(vectors))
+            arrays.append(pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(offsets), data]))
+        elif self.vectors:
+            assert vectors is not None
+            arrays += channel_arrays(vectors, layout, positions)
+        yield self.batch(arrays, n)
+
+
+def _repeats(counts: np.ndarray, left: int | None) -> Iterator[np.ndarray]:
+    """Row positions, each as often as its multiplicity, in pieces of bounded length."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if left is None else min(int(ends[-1]), left)
+    for start in range(0, total, CHUNK):
+        yield np.searchsorted(ends, np.arange(start, min(start + CHUNK, total)), side="right").astype(np.int32)
+
+
+def run(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    reader = Reader(spec, layout)
+    left = reader.limit
+    for batch in batches:
+        for p, split, splits in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
+            if left is not None and left <= 0:
+                continue
+            lineage = (spec.get("partitions") or {}).get(str(p))
+            held = store.acquire(layout, spec["planHash"], spec["directory"], p, lineage)
+            store.put_back(spec["directory"], p, held)
+            empty = True
+            for out in reader.split(held.state, split, splits, left):
+                empty = False
+                if left is not None:
+                    left -= out.num_rows
+                yield out
+            if empty and layout.plan.global_aggregate and not reader.raw and split == 0 and p == 0 and not held.state.of(layout.rho[layout.plan.root.id]).live:
+                yield reader.zeros()
+
+
+def merge(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Sum raw vectors by output columns (NULL equals NULL), then finalise."""
+    reader = Reader({**spec, "raw": False}, layout)
+    plan, strings = layout.plan, StringTable()
+    width, masks = len(reader.outputs), (len(reader.outputs) + 62) // 63
+    groups = HashRelation(width + masks, layout.block_layout)
+    for batch in batches:
+        n = batch.num_rows
+        if n == 0:
+            continue
+        keys = np.zeros((n, width + masks), np.int64)
+        for i, o in enumerate(reader.outputs):
+            column = batch.column(i)
+            of_bytes = pa.types.is_binary(output_field(plan, o, "").type)
+            keys[:, i] = byte_ids(column, strings)[0] if of_bytes else words(column)[0]
+            if (valid := validity(column)) is not None:
+                keys[:, width + i // 63] |= (~valid).astype(np.int64) << (i % 63)
+        vec = batch.column(width)
+        start = int(np.frombuffer(vec.buffers()[1], np.int32)[vec.offset])
+        data = np.frombuffer(vec.buffers()[2], np.uint8)[start : start + n * layout.block_layout.words * 8]
+        groups.add(keys, np.array(data).view(np.int64).reshape(n, -1), signed=True)
+    left = reader.limit if reader.limit is not None else groups.used
+    if groups.used == 0 and plan.global_aggregate and left >= 0:
+        yield reader.zeros()
+    for first in range(0, min(left, groups.used), CHUNK):
+        last = min(first + CHUNK, groups.used, left)
+        arrays = []
+        for i, o in enumerate(reader.outputs):
+            values = np.ascontiguousarray(groups.keys[first:last, i])
+            nulls = ((groups.keys[first:last, width + i // 63] >> (i % 63)) & 1).astype(np.bool_)
+            arrays.append(output_array(plan, o, values, nulls if nulls.any() else None, strings))
+        if reader.vectors:
+            arrays += channel_arrays(np.ascontiguousarray(groups.vecs[first:last]), layout.block_layout, list(plan.read_channels))
+        yield reader.batch(arrays, last - first)
+
+
+__all__ = ["Reader", "merge", "run"]
