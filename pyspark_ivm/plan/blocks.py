@@ -114,9 +114,17 @@ def _inputs(export: Export, region: Region) -> tuple[AtomInput, ...]:
         known = export.sources[node.source].rows
         return UNKNOWN_ROWS if known is None else known
 
+    seen: dict[str, int] = {}
+
+    def label(node: Node) -> str:
+        """Atoms of one table are told apart: t, t #2, …"""
+        seen[node.source] = seen.get(node.source, 0) + 1
+        table = export.sources[node.source].table
+        return table if seen[node.source] == 1 else f"{table} #{seen[node.source]}"
+
     return tuple(
         AtomInput(
-            label=export.sources[a.source].table,
+            label=label(a),
             source=a.source,
             relations=(a.id,),
             filters=f,
@@ -162,9 +170,13 @@ class _Builder:
     def atoms(self, e: Expression) -> tuple[int, ...]:
         return tuple(sorted({self.atom_of[r] for r in e.relations}))
 
-    def place(self, e: Expression) -> Callable[[], tuple[int, int]]:
+    def place_all(self, expressions: list[Expression]) -> list[Callable[[], tuple[int, int]]]:
+        """Constants go with any other output, so that they need no node of their own."""
+        home = next((self.atoms(e)[0] for e in expressions if e.relations), 0)
+        return [self._place(e, self.atoms(e)[0] if e.relations else home) for e in expressions]
+
+    def _place(self, e: Expression, atom: int) -> Callable[[], tuple[int, int]]:
         """Give an output expression its variable; the answer is known when all are placed: (variable, column)."""
-        atom = (self.atoms(e) or (next((a for a, b in enumerate(self.bundles) if b), 0),))[0]
         for i, v in enumerate(self.joins):
             joined = atom in v.atoms and self.export.expression(v.expression(atom)).same == e.same
             if joined and not (self.carried and is_float(e.type)):  # a key's bits are normalised: 0.0 for -0.0
@@ -264,7 +276,7 @@ def _aggregate(
     if spanning:
         spelled = ", ".join(b.print(e.id) for e in spanning)
         raise NotIncremental(reason("GROUP_SPANS_TABLES", expression=spelled))
-    places = [b.place(e) for e in groups]
+    places = b.place_all(groups)
     variables, atom_variables = b.variables(), b.atom_variables()
     graph = Hypergraph(tuple(frozenset(v) for v in atom_variables))
     output = frozenset(p()[0] for p in places)
@@ -325,7 +337,7 @@ def _rows(
     for e in wanted:
         if key_columns(e.type) is None:
             raise NotIncremental(reason("UNSUPPORTED_TYPE", type=e.type, use="a kept column", expression=b.print(e.id)))
-    places = [b.place(e) for e in wanted]
+    places = b.place_all(list(wanted))
     variables, atom_variables = b.variables(), b.atom_variables()
     graph = Hypergraph(tuple(frozenset(v) for v in atom_variables))
     output = frozenset(p()[0] for p in places)
