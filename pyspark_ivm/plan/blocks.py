@@ -23,7 +23,7 @@ from pyspark_ivm.plan.reasons import NotIncremental, Reason, reason
 from pyspark_ivm.plan.region import Region, flatten
 from pyspark_ivm.plan.shape import Shape
 from pyspark_ivm.plan.spark_types import compares_by_bytes, is_float, key_columns
-from pyspark_ivm.plan.variables import JoinVariable, Joins, find_joins
+from pyspark_ivm.plan.variables import Joins, JoinVariable, find_joins
 from pyspark_ivm.plan.wire import AtomWire, Wire
 
 
@@ -75,7 +75,9 @@ class Block:
 def cut(export: Export, shape: Shape, partitions: int) -> tuple[Block, ...]:
     region = flatten(export, shape.region)
     joins = find_joins(export, region)
-    graph_edges = [frozenset(i for i, v in enumerate(joins.variables) if a in v.atoms) for a in range(len(region.atoms))]
+    graph_edges = [
+        frozenset(i for i, v in enumerate(joins.variables) if a in v.atoms) for a in range(len(region.atoms))
+    ]
     if core := cyclic_core(graph_edges):
         names = ", ".join(export.sources[region.atoms[a].source].table for a in core)
         raise NotIncremental(reason("CYCLIC_JOIN", tables=names))
@@ -142,7 +144,9 @@ def _needed(export: Export, above: tuple[Node, ...], residual: tuple[int, ...]) 
     names: dict[str, None] = {}
     read: list[int] = []
     for n in above:  # an aggregate's outputs are over its own results
-        read.extend([*n.groups, *(x for a in n.aggregates for x in a.args)] if n.kind == "aggregate" else n.expression_ids())
+        read.extend(
+            [*n.groups, *(x for a in n.aggregates for x in a.args)] if n.kind == "aggregate" else n.expression_ids()
+        )
     for id_ in (*read, *residual):
         for e in export.walk_expression(id_):
             if e.op == "column":
@@ -198,7 +202,9 @@ class _Builder:
             found.append(Variable(self.print(v.expressions[0][1]), columns))
         for b in filter(None, self.bundles):
             columns = tuple(
-                Column("bytes" if k == "bytes" else "word", e.may_be_null) for e in b.values() for k in key_columns(e.type) or ()
+                Column("bytes" if k == "bytes" else "word", e.may_be_null)
+                for e in b.values()
+                for k in key_columns(e.type) or ()
             )
             found.append(Variable(", ".join(self.print(e.id) for e in b.values()), columns))
         return tuple(found)
@@ -219,9 +225,7 @@ class _Builder:
         wires, slots = [], []
         for a in range(len(self.inputs)):
             w = AtomWire(wire)
-            own = [
-                w.key(self.export.expression(v.expression(a)), join=True) for v in self.joins if a in v.atoms
-            ]
+            own = [w.key(self.export.expression(v.expression(a)), join=True) for v in self.joins if a in v.atoms]
             if self.bundles[a]:
                 own.append(tuple(s for e in self.bundles[a].values() for s in w.key(e, carried=self.carried)))
             wires.append(w)
@@ -265,7 +269,12 @@ class _Builder:
 
 
 def _aggregate(
-    export: Export, id_: str, node: Node, inputs: tuple[AtomInput, ...], joins: tuple[JoinVariable, ...], partitions: int
+    export: Export,
+    id_: str,
+    node: Node,
+    inputs: tuple[AtomInput, ...],
+    joins: tuple[JoinVariable, ...],
+    partitions: int,
 ) -> Block:
     b = _Builder(export, id_, inputs, joins, carried=False)
     groups = [export.expression(g) for g in node.groups]
@@ -286,9 +295,9 @@ def _aggregate(
     channels = Channels(export, wires, b.atom_of)
     reasons: list[Reason] = []
     aggregates = []
-    for a in node.aggregates:
+    for function in node.aggregates:
         try:
-            aggregates.append(channels.add(a))
+            aggregates.append(channels.add(function))
         except NotIncremental as e:
             reasons.extend(e.reasons)
     if tree is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
+from typing import Any
 
 from pyspark_ivm.plan.export import Export
 
@@ -44,12 +45,14 @@ def pretty(sql: str, labels: dict[str, str]) -> str:
 
         tree = sqlglot.parse_one(sql, dialect="spark")
 
-        def simplify(node: exp.Expression) -> exp.Expression:
+        def simplify(node: Any) -> Any:
             if isinstance(node, exp.Column):
                 return exp.Var(this=labels.get(node.name, node.name))
             if isinstance(node, exp.Cast) and isinstance(node.this, (exp.Column, exp.Var, exp.Literal, exp.Cast)):
                 return node.this
-            if isinstance(node, exp.Paren) and isinstance(node.this, (exp.Column, exp.Var, exp.Literal, exp.Paren, exp.Func)):
+            if isinstance(node, exp.Paren) and isinstance(
+                node.this, (exp.Column, exp.Var, exp.Literal, exp.Paren, exp.Func)
+            ):
                 return node.this
             return node
 

@@ -15,8 +15,28 @@ from tests.plan.builder import Builder, Expr
 
 def two_tables(nullable: bool = True) -> tuple[Builder, Any, Any]:
     q = Builder()
-    a = q.table("a", nullable=nullable, k="int", d="decimal(10,2)", e="decimal(8,1)", i="int", b="bigint", f="double", s="smallint")
-    b = q.table("b", nullable=nullable, k="int", d="decimal(10,2)", e="decimal(8,3)", i="int", b="bigint", f="double", s="smallint")
+    a = q.table(
+        "a",
+        nullable=nullable,
+        k="int",
+        d="decimal(10,2)",
+        e="decimal(8,1)",
+        i="int",
+        b="bigint",
+        f="double",
+        s="smallint",
+    )
+    b = q.table(
+        "b",
+        nullable=nullable,
+        k="int",
+        d="decimal(10,2)",
+        e="decimal(8,3)",
+        i="int",
+        b="bigint",
+        f="double",
+        s="smallint",
+    )
     return q, a, b
 
 
@@ -124,7 +144,10 @@ def test_channels_add_up(name: str, nullable: bool) -> None:
     total, count = 0, 0
     channels = [0] * len(p.channels)
     rows = [
-        [{c: None if nullable and rng.random() < 0.3 else rng.randint(-9999, 9999) for c in t._columns.values()} for _ in range(20)]
+        [
+            {c: None if nullable and rng.random() < 0.3 else rng.randint(-9999, 9999) for c in t._columns.values()}
+            for _ in range(20)
+        ]
         for t in (a, b)
     ]
     for pair in itertools.product(*rows):
@@ -167,7 +190,12 @@ def test_count_of_several_arguments_and_of_any_type() -> None:
     answer = planned(q, a, b, ("count", a.x, b.y))
     p = BlockPlan.from_json(answer["blocks"][0]["plan"])
     assert p.channels[1].factors == (1, 1)
-    assert [c["as"] for i in answer["blocks"][0]["inputs"] for c in i["columns"]] == ["key", "present", "key", "present"]
+    assert [c["as"] for i in answer["blocks"][0]["inputs"] for c in i["columns"]] == [
+        "key",
+        "present",
+        "key",
+        "present",
+    ]
 
 
 def test_throwing_expressions_have_an_error_channel_for_their_atom() -> None:

@@ -62,10 +62,16 @@ def random_query(rng: random.Random) -> dict[str, object]:
     tables = []
     columns: list[list[str]] = []
     for i in range(rng.randint(1, 6)):
-        types = {f"x{j}": rng.choice(TYPES) for j in range(rng.randint(2, 4))} | {"k1": "int", "k2": "int", "k3": "string"}
+        types = {f"x{j}": rng.choice(TYPES) for j in range(rng.randint(2, 4))} | {
+            "k1": "int",
+            "k2": "int",
+            "k3": "string",
+        }
         nullable = rng.random() < 0.7
         unique = [["k1"]] if rng.random() < 0.3 else None
-        tables.append(q.table(f"t{i % 4}", rows=rng.choice([None, 10, 10**5]), nullable=nullable, unique=unique, **types))
+        tables.append(
+            q.table(f"t{i % 4}", rows=rng.choice([None, 10, 10**5]), nullable=nullable, unique=unique, **types)
+        )
         columns.append(list(types))
 
     def column(i: int, name: str) -> object:

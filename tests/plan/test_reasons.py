@@ -19,7 +19,11 @@ from tests.plan.queries import QUERIES
 
 def base() -> tuple[Builder, Any, Any]:
     q = Builder()
-    return q, q.table("a", k="int", x="int", s="string", c="string collate UNICODE_CI"), q.table("b", k="int", x="int", y="array<int>")
+    return (
+        q,
+        q.table("a", k="int", x="int", s="string", c="string collate UNICODE_CI"),
+        q.table("b", k="int", x="int", y="array<int>"),
+    )
 
 
 def outer(q: Builder, a: Any, b: Any) -> Any:
@@ -74,7 +78,10 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
     ("UNSUPPORTED_TYPE", lambda q, a, b: q.aggregate(b, [b.y], n=("count",))),
     ("UNSUPPORTED_TYPE", lambda q, a, b: q.aggregate(a, [a.c], n=("count",))),
     ("UNSUPPORTED_TYPE", lambda q, a, b: q.project(q.join(a, b, a.k == b.k), y=b.y)),
-    ("UNSUPPORTED_TYPE", lambda q, a, b: q.project(q.join(a, b, a.c == q.call("cast", "", [b.k], a.c.data["type"])), x=a.x)),
+    (
+        "UNSUPPORTED_TYPE",
+        lambda q, a, b: q.project(q.join(a, b, a.c == q.call("cast", "", [b.k], a.c.data["type"])), x=a.x),
+    ),
 ]
 
 

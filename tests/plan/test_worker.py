@@ -49,7 +49,9 @@ def test_spark_protocol(by_hand: bool, tmp_path: object, monkeypatch: pytest.Mon
     """The preamble as PythonPlannerRunner writes it: version, files, broadcasts (and settings from 4.2 on)."""
     pytest.importorskip("pyspark")
     monkeypatch.setenv("SPARK_BUFFER_SIZE", "65536")
-    preamble = _utf8("%d.%d" % sys.version_info[:2]) + _utf8(str(tmp_path)) + struct.pack("!i", 0)  # no Python files
+    preamble = (
+        _utf8(f"{sys.version_info[0]}.{sys.version_info[1]}") + _utf8(str(tmp_path)) + struct.pack("!i", 0)
+    )  # no Python files
     preamble += struct.pack("!?i", False, 0)  # no encrypted broadcasts, none at all
     if not by_hand:
         pytest.importorskip("pyspark.sql.worker.utils")
