@@ -116,7 +116,6 @@ class _Search:
                 return self._leaf(atom, key, connex)
         edges = [self.graph.edges[a] for a in atoms]
         choices = {c & self.output if connex else c for c in self.candidates}
-        choices |= {c | key for c in choices}
         trees = [
             self._node(atoms, key, w, connex)
             for w in sorted(choices, key=sorted)
