@@ -23,7 +23,7 @@ from pyspark_ivm.plan.reasons import NotIncremental, Reason, reason
 from pyspark_ivm.plan.region import Region, flatten
 from pyspark_ivm.plan.shape import Shape
 from pyspark_ivm.plan.spark_types import compares_by_bytes, is_float, key_columns
-from pyspark_ivm.plan.variables import JoinVariable, Joins, find_joins
+from pyspark_ivm.plan.variables import Joins, JoinVariable, find_joins
 from pyspark_ivm.plan.wire import AtomWire, Wire
 
 
@@ -75,7 +75,9 @@ class Block:
 def cut(export: Export, shape: Shape, partitions: int) -> tuple[Block, ...]:
     region = flatten(export, shape.region)
     joins = find_joins(export, region)
-    graph_edges = [frozenset(i for i, v in enumerate(joins.variables) if a in v.atoms) for a in range(len(region.atoms))]
+    graph_edges = [
+        frozenset(i for i, v in enumerate(joins.variables) if a in v.atoms) for a in range(len(region.atoms))
+    ]
     if core := cyclic_core(graph_edges):
         names = ", ".join(export.sources[region.atoms[a].source].table for a in core)
         raise NotIncremental(reason("CYCLIC_JOIN", tables=names))
@@ -114,9 +116,17 @@ def _inputs(export: Export, region: Region) -> tuple[AtomInput, ...]:
         known = export.sources[node.source].rows
         return UNKNOWN_ROWS if known is None else known
 
+    seen: dict[str, int] = {}
+
+    def label(node: Node) -> str:
+        """Atoms of one table are told apart: t, t #2, …"""
+        seen[node.source] = seen.get(node.source, 0) + 1
+        table = export.sources[node.source].table
+        return table if seen[node.source] == 1 else f"{table} #{seen[node.source]}"
+
     return tuple(
         AtomInput(
-            label=export.sources[a.source].table,
+            label=label(a),
             source=a.source,
             relations=(a.id,),
             filters=f,
@@ -134,7 +144,9 @@ def _needed(export: Export, above: tuple[Node, ...], residual: tuple[int, ...]) 
     names: dict[str, None] = {}
     read: list[int] = []
     for n in above:  # an aggregate's outputs are over its own results
-        read.extend([*n.groups, *(x for a in n.aggregates for x in a.args)] if n.kind == "aggregate" else n.expression_ids())
+        read.extend(
+            [*n.groups, *(x for a in n.aggregates for x in a.args)] if n.kind == "aggregate" else n.expression_ids()
+        )
     for id_ in (*read, *residual):
         for e in export.walk_expression(id_):
             if e.op == "column":
@@ -162,9 +174,13 @@ class _Builder:
     def atoms(self, e: Expression) -> tuple[int, ...]:
         return tuple(sorted({self.atom_of[r] for r in e.relations}))
 
-    def place(self, e: Expression) -> Callable[[], tuple[int, int]]:
+    def place_all(self, expressions: list[Expression]) -> list[Callable[[], tuple[int, int]]]:
+        """Constants go with any other output, so that they need no node of their own."""
+        home = next((self.atoms(e)[0] for e in expressions if e.relations), 0)
+        return [self._place(e, self.atoms(e)[0] if e.relations else home) for e in expressions]
+
+    def _place(self, e: Expression, atom: int) -> Callable[[], tuple[int, int]]:
         """Give an output expression its variable; the answer is known when all are placed: (variable, column)."""
-        atom = (self.atoms(e) or (next((a for a, b in enumerate(self.bundles) if b), 0),))[0]
         for i, v in enumerate(self.joins):
             joined = atom in v.atoms and self.export.expression(v.expression(atom)).same == e.same
             if joined and not (self.carried and is_float(e.type)):  # a key's bits are normalised: 0.0 for -0.0
@@ -186,7 +202,9 @@ class _Builder:
             found.append(Variable(self.print(v.expressions[0][1]), columns))
         for b in filter(None, self.bundles):
             columns = tuple(
-                Column("bytes" if k == "bytes" else "word", e.may_be_null) for e in b.values() for k in key_columns(e.type) or ()
+                Column("bytes" if k == "bytes" else "word", e.may_be_null)
+                for e in b.values()
+                for k in key_columns(e.type) or ()
             )
             found.append(Variable(", ".join(self.print(e.id) for e in b.values()), columns))
         return tuple(found)
@@ -207,9 +225,7 @@ class _Builder:
         wires, slots = [], []
         for a in range(len(self.inputs)):
             w = AtomWire(wire)
-            own = [
-                w.key(self.export.expression(v.expression(a)), join=True) for v in self.joins if a in v.atoms
-            ]
+            own = [w.key(self.export.expression(v.expression(a)), join=True) for v in self.joins if a in v.atoms]
             if self.bundles[a]:
                 own.append(tuple(s for e in self.bundles[a].values() for s in w.key(e, carried=self.carried)))
             wires.append(w)
@@ -253,7 +269,12 @@ class _Builder:
 
 
 def _aggregate(
-    export: Export, id_: str, node: Node, inputs: tuple[AtomInput, ...], joins: tuple[JoinVariable, ...], partitions: int
+    export: Export,
+    id_: str,
+    node: Node,
+    inputs: tuple[AtomInput, ...],
+    joins: tuple[JoinVariable, ...],
+    partitions: int,
 ) -> Block:
     b = _Builder(export, id_, inputs, joins, carried=False)
     groups = [export.expression(g) for g in node.groups]
@@ -264,7 +285,7 @@ def _aggregate(
     if spanning:
         spelled = ", ".join(b.print(e.id) for e in spanning)
         raise NotIncremental(reason("GROUP_SPANS_TABLES", expression=spelled))
-    places = [b.place(e) for e in groups]
+    places = b.place_all(groups)
     variables, atom_variables = b.variables(), b.atom_variables()
     graph = Hypergraph(tuple(frozenset(v) for v in atom_variables))
     output = frozenset(p()[0] for p in places)
@@ -274,9 +295,9 @@ def _aggregate(
     channels = Channels(export, wires, b.atom_of)
     reasons: list[Reason] = []
     aggregates = []
-    for a in node.aggregates:
+    for function in node.aggregates:
         try:
-            aggregates.append(channels.add(a))
+            aggregates.append(channels.add(function))
         except NotIncremental as e:
             reasons.extend(e.reasons)
     if tree is None:
@@ -325,7 +346,7 @@ def _rows(
     for e in wanted:
         if key_columns(e.type) is None:
             raise NotIncremental(reason("UNSUPPORTED_TYPE", type=e.type, use="a kept column", expression=b.print(e.id)))
-    places = [b.place(e) for e in wanted]
+    places = b.place_all(list(wanted))
     variables, atom_variables = b.variables(), b.atom_variables()
     graph = Hypergraph(tuple(frozenset(v) for v in atom_variables))
     output = frozenset(p()[0] for p in places)

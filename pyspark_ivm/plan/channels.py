@@ -103,7 +103,9 @@ class Channels:
             return []
         return [self.export.expression(f) for m in factor(self.export, e.id) for f in m.factors]
 
-    def _split(self, m: Monomial, leaves: list[Expression]) -> tuple[dict[int, Expression], dict[int, list[Expression]]]:
+    def _split(
+        self, m: Monomial, leaves: list[Expression]
+    ) -> tuple[dict[int, Expression], dict[int, list[Expression]]]:
         """By atom: the monomial's own factor, and the argument's other factors that may be NULL."""
         own = {self._atom(self.export.expression(f)): self.export.expression(f) for f in m.factors}
         others: dict[int, dict[str, Expression]] = {}

@@ -27,7 +27,7 @@ def explain_full(export: Export, reasons: tuple[Reason, ...]) -> Explained:
         if r.way_out:
             lines.append(f"    way out: {r.way_out}")
     tables = sorted({s.table for s in export.sources.values()})
-    costs = {t: "O(n)" for t in tables}
+    costs = dict.fromkeys(tables, "O(n)")
     lines += ["Update cost:", *(f"  {t}: O(n)" for t in tables), "Read delay: O(1)"]
     text = "\n".join(lines)
     return Explained(text, text, costs, "O(1)")
@@ -48,9 +48,7 @@ def explain_blocks(export: Export, blocks: tuple[Block, ...], not_chosen: tuple[
         tail.append("Not chosen:")
         for r in not_chosen:
             tail.append(f"  {_better(r)}: {r.code}: {r.sentence}")
-    return Explained(
-        "\n".join(lines + tail), "\n".join(extended + tail), {t: c for t, (c, _) in costs.items()}, delay
-    )
+    return Explained("\n".join(lines + tail), "\n".join(extended + tail), {t: c for t, (c, _) in costs.items()}, delay)
 
 
 def _better(r: Reason) -> str:

@@ -79,7 +79,7 @@ class Node:
     aggregates: tuple[AggregateFunction, ...] = ()  # aggregate
     name: str = ""  # opaque
     reason: str = ""  # opaque
-    expressions: tuple[int, ...] = ()  # sort keys, if exported
+    keys: tuple[int, ...] | None = None  # sort: its expressions, where the export names them
 
     @property
     def child(self) -> Node:
@@ -98,7 +98,7 @@ class Node:
             yield from a.args
         for o in self.outputs:
             yield o.expr
-        yield from self.expressions
+        yield from self.keys or ()
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,11 @@ class Export:
         return self.expressions[id_]
 
     def walk_expression(self, id_: int) -> Iterator[Expression]:
-        e = self.expressions[id_]
-        yield e
-        for c in e.children:
-            yield from self.walk_expression(c)
+        open_ = [id_]  # no recursion: a generated IN or OR may be thousands deep
+        while open_:
+            e = self.expressions[open_.pop()]
+            yield e
+            open_.extend(reversed(e.children))
 
     def columns_by_name(self) -> dict[str, Expression]:
         """For each relation column, the expression (op ``column``) that names it; the lowest id wins."""
@@ -181,5 +182,5 @@ def _node(d: dict[str, Any]) -> Node:
         ),
         name=d.get("name") or "",
         reason=d.get("reason") or "",
-        expressions=tuple(int(e) for e in d.get("expressions") or ()),
+        keys=tuple(int(e) for e in d["keys"]) if d.get("keys") is not None else None,
     )

@@ -34,8 +34,10 @@ def factor(export: Export, argument: int) -> tuple[Monomial, ...]:
     whole = export.expression(argument)
     target = _scale(whole.type)
     if target is None:
-        raise _refuse(whole, "floating point is not exact across tables" if whole.type in ("float", "double") else
-                      f"type {whole.type}")
+        raise _refuse(
+            whole,
+            "floating point is not exact across tables" if whole.type in ("float", "double") else f"type {whole.type}",
+        )
     monomials = []
     for t in _expand(export, whole):
         atoms = [export.expression(f).relations for f in t.factors]

@@ -46,10 +46,11 @@ class Tree:
     connex: bool
     cost: float  # expected tuples touched below and in this node by one update, and the memory
     flow: float  # expected tuples of one update that leave this node upwards
+    constant: bool  # every update below touches one tuple in each node: O(1) in the worst case, not just on average
 
     @property
-    def objective(self) -> float:
-        return self.cost + self.flow
+    def objective(self) -> tuple[bool, float]:
+        return not self.constant, self.cost + self.flow
 
     def shape(self) -> tuple[object, ...]:
         return (sorted(self.variables), -1 if self.atom is None else self.atom, [c.shape() for c in self.children])
@@ -115,7 +116,6 @@ class _Search:
                 return self._leaf(atom, key, connex)
         edges = [self.graph.edges[a] for a in atoms]
         choices = {c & self.output if connex else c for c in self.candidates}
-        choices |= {c | key for c in choices}
         trees = [
             self._node(atoms, key, w, connex)
             for w in sorted(choices, key=sorted)
@@ -126,7 +126,7 @@ class _Search:
 
     def _leaf(self, atom: int, key: Variables, connex: bool) -> Tree:
         weight = self.statistics.weight(atom)
-        return Tree(self.graph.edges[atom], key, atom, (), connex, weight, weight)
+        return Tree(self.graph.edges[atom], key, atom, (), connex, weight, weight, True)
 
     def _node(self, atoms: Atoms, key: Variables, w: Variables, connex: bool) -> Tree | None:
         children = []
@@ -145,9 +145,11 @@ class _Search:
         guard = min(guards, key=lambda c: (not c.connex, self.statistics.rows[c.leaf], c.leaf))
         others = sorted((c for c in children if c is not guard), key=lambda c: c.shape())
         size = self.statistics.rows[guard.leaf]
-        flow = sum(c.flow * fan_out(self.statistics, self.graph, guard.leaf, c.key, w) for c in (guard, *others))
+        fans = [fan_out(self.statistics, self.graph, guard.leaf, c.key, w) for c in (guard, *others)]
+        flow = sum(c.flow * fan for c, fan in zip((guard, *others), fans, strict=True))
+        constant = all(c.constant for c in children) and all(fan == 1.0 for fan in fans)
         cost = sum(c.cost for c in children) + flow + MEMORY_WEIGHT * size / max(sum(self.statistics.rows), 1)
-        return Tree(w, key, None, (guard, *others), connex, cost, flow)
+        return Tree(w, key, None, (guard, *others), connex, cost, flow, constant)
 
 
 def is_unique(statistics: Statistics, leaf: int, key: Variables) -> bool:

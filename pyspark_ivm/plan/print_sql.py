@@ -3,7 +3,9 @@ analyzer put in. Spark never reads this text."""
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
+from typing import Any
 
 from pyspark_ivm.plan.export import Export
 
@@ -14,7 +16,19 @@ class SqlPrinter:
 
     @cached_property
     def _labels(self) -> dict[str, str]:
-        return {c.column: c.label for n in self.export.root.walk() for c in n.columns}
+        """Generated column → its label; qualified by the table where several relations have such a label."""
+        relations = [n for n in self.export.root.walk() if n.kind == "relation"]
+        bearers = Counter(label for n in relations for label in {c.label for c in n.columns})
+        seen: Counter[str] = Counter()
+        found: dict[str, str] = {}
+        for n in relations:
+            seen[n.source] += 1
+            table = self.export.sources[n.source].table.rsplit(".", 1)[-1]
+            if seen[n.source] > 1:
+                table += f"#{seen[n.source]}"
+            for c in n.columns:
+                found[c.column] = f"{table}.{c.label}" if bearers[c.label] > 1 else c.label
+        return found
 
     def __call__(self, id_: int) -> str:
         e = self.export.expression(id_)
@@ -31,12 +45,14 @@ def pretty(sql: str, labels: dict[str, str]) -> str:
 
         tree = sqlglot.parse_one(sql, dialect="spark")
 
-        def simplify(node: exp.Expression) -> exp.Expression:
+        def simplify(node: Any) -> Any:
             if isinstance(node, exp.Column):
-                return exp.column(labels.get(node.name, node.name))
-            if isinstance(node, exp.Cast) and isinstance(node.this, (exp.Column, exp.Literal, exp.Cast)):
+                return exp.Var(this=labels.get(node.name, node.name))
+            if isinstance(node, exp.Cast) and isinstance(node.this, (exp.Column, exp.Var, exp.Literal, exp.Cast)):
                 return node.this
-            if isinstance(node, exp.Paren) and isinstance(node.this, (exp.Column, exp.Literal, exp.Paren, exp.Func)):
+            if isinstance(node, exp.Paren) and isinstance(
+                node.this, (exp.Column, exp.Var, exp.Literal, exp.Paren, exp.Func)
+            ):
                 return node.this
             return node
 

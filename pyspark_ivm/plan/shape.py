@@ -31,6 +31,9 @@ _TIME_DEPENDENT_OPS = (
 _GENERATOR_OPS = ("Explode", "PosExplode", "Inline", "Stack", "JsonTuple", "SQLKeywords")
 _GROUPING_OPS = ("Grouping", "GroupingID", "Rollup", "Cube", "GroupingSets", "GroupingAnalytics")
 
+_NO_PROJECTION = "The plan names no output columns."
+_NO_SORT_KEYS = "It sorts by columns that no projection names."
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -56,7 +59,18 @@ def find_shape(export: Export) -> Shape:
     start = max((i + 1 for i, n in enumerate(chain) if n.kind in ("limit", "offset")), default=0)
     while chain[start].kind in ("project", "sort"):
         start += 1
-    return Shape(None, chain[start], tuple(chain[:start]))
+    shape = Shape(None, chain[start], tuple(chain[:start]))
+    _check_names(shape)
+    return shape
+
+
+def _check_names(shape: Shape) -> None:
+    """The columns a rows block must keep are those its operators name: a projection and, below it, sorts by name."""
+    last = max((i for i, n in enumerate(shape.above) if n.kind == "project"), default=-1)
+    if last < 0:
+        raise NotIncremental(reason("UNSUPPORTED_OPERATOR", operator=shape.region.kind, detail=_NO_PROJECTION))
+    if any(n.kind == "sort" and n.keys is None for n in shape.above[last + 1 :]):
+        raise NotIncremental(reason("UNSUPPORTED_OPERATOR", operator="sort", detail=_NO_SORT_KEYS))
 
 
 def _operator_problems(root: Node) -> list[Reason]:

@@ -45,7 +45,8 @@ class _Check:
             for v, slots in zip(a.variables, a.slots, strict=True):
                 kinds = tuple(c.kind for c in p.variables[v].columns)
                 self.require(
-                    tuple(p.wire[s] for s in slots) == kinds, f"atom {i}: slots of {p.variables[v].name} are not {kinds}"
+                    tuple(p.wire[s] for s in slots) == kinds,
+                    f"atom {i}: slots of {p.variables[v].name} are not {kinds}",
                 )
             self.require(
                 bool(a.channels) and a.channels[0].kind == "count" and a.channels[0].feature is None,
@@ -151,6 +152,4 @@ class _Check:
         else:
             groups = {o.variable for o in p.outputs}
             self.require(0 <= p.partition < len(p.variables), "the partition variable does not exist")
-            self.require(
-                p.partials == (p.mode == "aggregate" and p.partition not in groups), "partials do not follow"
-            )
+            self.require(p.partials == (p.mode == "aggregate" and p.partition not in groups), "partials do not follow")

@@ -126,8 +126,8 @@ def _run_by_hand(infile: IO, outfile: IO) -> None:
 
 if __name__ == "__main__":
     try:
-        from pyspark.util import get_sock_file_to_executor
-    except ImportError:  # Spark < 4.1
+        from pyspark.worker_util import get_sock_file_to_executor
+    except ImportError:  # Spark 4.0
         from pyspark.util import local_connect_and_auth
 
         java_port = int(os.environ["PYTHON_WORKER_FACTORY_PORT"])

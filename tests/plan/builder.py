@@ -1,8 +1,8 @@
 """A small language for exported plans (docs/contracts.md A), so that a test reads like its query.
 
-    q = Builder()
-    o = q.table("orders", o_orderkey="bigint", o_total="decimal(12,2)")
-    export = q.export(q.aggregate(o, groups=[o.o_orderkey], s=("sum", o.o_total)))
+q = Builder()
+o = q.table("orders", o_orderkey="bigint", o_total="decimal(12,2)")
+export = q.export(q.aggregate(o, groups=[o.o_orderkey], s=("sum", o.o_total)))
 """
 
 from __future__ import annotations
@@ -172,9 +172,7 @@ class Builder:
         return x._node if isinstance(x, Table) else x
 
     def join(self, left: Any, right: Any, *on: Expr, type: str = "inner") -> dict[str, Any]:
-        return self.node(
-            "join", type=type, conditions=[c.id for c in on], left=self.plan(left), right=self.plan(right)
-        )
+        return self.node("join", type=type, conditions=[c.id for c in on], left=self.plan(left), right=self.plan(right))
 
     def filter(self, child: Any, *conditions: Expr) -> dict[str, Any]:
         return self.node("filter", conditions=[c.id for c in conditions], child=self.plan(child))

@@ -52,7 +52,7 @@ def segments() -> dict[str, Any]:
 def product_profit() -> dict[str, Any]:
     """TPC-H Q9 without the nation and part tables' filters: a product across tables."""
     q = Builder()
-    _, o, li = _shop(q, False)
+    _, _, li = _shop(q, False)
     s = q.table("supplier", rows=10_000, s_suppkey="bigint", s_nationkey="bigint")
     ps = q.table("partsupp", rows=800_000, ps_suppkey="bigint", ps_partkey="bigint", ps_supplycost="decimal(12,2)")
     n = q.table("nation", rows=25, n_nationkey="bigint", n_name="string")
