@@ -19,6 +19,7 @@ class RecordingEngine extends ViewEngine {
   private var generations = 0
 
   def setFailing(method: String): Unit = failing = method
+  def forget(): Unit = calls.clear()
   def locations: String = versions.keys.toSeq.sorted.mkString(",")
 
   private def called(method: String, words: String*): Unit = {

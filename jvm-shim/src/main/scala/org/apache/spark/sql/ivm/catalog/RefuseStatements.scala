@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Identifier}
 import org.apache.spark.sql.execution.command.{CreateTableLikeCommand, RunnableCommand}
 import org.apache.spark.sql.execution.datasources.{CreateTable => CreateTableV1, LogicalRelation}
 import org.apache.spark.sql.ivm.IvmException
@@ -112,10 +113,20 @@ case class RefuseResolvedStatements(spark: SparkSession) extends Rule[LogicalPla
       case like: CreateTableLikeCommand if like.provider.isEmpty => view(like.sourceTable).foreach(refuse(_, "CREATE TABLE LIKE"))
       case _: CreateTableLikeCommand =>
       case command: RunnableCommand if !isHarmless(command) && writes(command) => names(command).foreach(refuse(_, statementOf(command)))
+      case _: RunnableCommand =>
+      case command: Command if !isHarmless(command) => command.children.headOption.flatMap(resolved).foreach(refuse(_, statementOf(command)))
       case _ =>
     }
     plan
   }
+
+  private def resolved(child: LogicalPlan): Option[TableIdentifier] = (child match {
+    case name: ResolvedIdentifier => ViewCatalog.find(spark, nameParts(name.catalog, name.identifier))
+    case table: ResolvedTable => ViewCatalog.find(spark, nameParts(table.catalog, table.identifier))
+    case _ => None
+  }).map(_.identifier)
+
+  private def nameParts(catalog: CatalogPlugin, name: Identifier): Seq[String] = catalog.name +: name.namespace.toSeq :+ name.name
 
   /** `saveAsTable` with the modes "ignore" and "errorifexists" leaves what exists alone. */
   private def writes(command: LogicalPlan): Boolean =

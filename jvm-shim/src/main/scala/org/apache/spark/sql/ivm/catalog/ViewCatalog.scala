@@ -5,6 +5,7 @@ import org.apache.spark.sql.catalyst.analysis.{NoSuchNamespaceException, NoSuchT
 import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType, CatalogUtils}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.{CatalogManager, CatalogV2Util, LookupCatalog}
+import org.apache.spark.sql.errors.QueryCompilationErrors
 import org.apache.spark.sql.ivm.{IvmException, ViewDefinition}
 
 /** The views' entries in Spark's session catalog: a table of provider `ivm`, its definition in the properties.
@@ -94,6 +95,14 @@ object ViewCatalog {
   def currentPath(spark: SparkSession): Seq[String] = {
     val manager = spark.sessionState.catalogManager
     manager.currentCatalog.name +: manager.currentNamespace.toSeq
+  }
+
+  /** What the catalog would refuse after the state is built is refused before. */
+  def checkCreatable(spark: SparkSession, name: TableIdentifier): Unit = {
+    if (!spark.sessionState.catalog.databaseExists(name.database.get)) {
+      throw new NoSuchNamespaceException(Seq(CatalogManager.SESSION_CATALOG_NAME, name.database.get))
+    }
+    if (!name.table.matches("\\w+")) throw QueryCompilationErrors.invalidNameForTableOrDatabaseError(name.table)
   }
 
   /** A key of the user's TBLPROPERTIES must not be one of ours. */

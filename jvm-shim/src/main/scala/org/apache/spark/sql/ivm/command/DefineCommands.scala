@@ -7,10 +7,9 @@ import scala.util.control.NonFatal
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.Row
 import org.apache.spark.sql.catalyst.{CapturesConfig, TableIdentifier}
-import org.apache.spark.sql.catalyst.analysis.{NoSuchNamespaceException, TableAlreadyExistsException}
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.connector.catalog.CatalogManager
 import org.apache.spark.sql.errors.QueryCompilationErrors
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.ivm.{IvmException, Policy, ViewDefinition, ViewEngine}
@@ -51,9 +50,7 @@ case class CreateIncrementalViewCommand(
 
   def definition(spark: SparkSession): ViewDefinition = {
     val qualified = ViewCatalog.qualify(spark, name)
-    if (!spark.sessionState.catalog.databaseExists(qualified.database.get)) {
-      throw new NoSuchNamespaceException(Seq(CatalogManager.SESSION_CATALOG_NAME, qualified.database.get))
-    }
+    ViewCatalog.checkCreatable(spark, qualified)
     ViewCatalog.checkProperties(properties.keys)
     val settings = Definitions.settings(spark)
     val path = ViewCatalog.currentPath(spark)

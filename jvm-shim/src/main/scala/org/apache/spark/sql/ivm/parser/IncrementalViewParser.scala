@@ -2,8 +2,12 @@ package org.apache.spark.sql.ivm.parser
 
 import java.lang.reflect.{InvocationHandler, InvocationTargetException, Method, Proxy}
 
-import org.apache.spark.sql.catalyst.parser.{ParameterContext, ParserInterface}
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.catalyst.parser.{ParameterContext, ParseException, ParserInterface}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.trees.Origin
 import org.apache.spark.sql.internal.VariableSubstitution
 
 /** Spark's parser with our statements in front of it.
@@ -23,14 +27,19 @@ object IncrementalViewParser {
     private val substitution = new VariableSubstitution
 
     override def invoke(proxy: AnyRef, method: Method, args: Array[AnyRef]): AnyRef = {
-      val own = (method.getName, args) match {
-        case ("parsePlan", Array(sql: String)) => parse(sql, None)
-        case ("parsePlanWithParameters", Array(sql: String, parameters: ParameterContext)) => parse(sql, Some(parameters))
-        case _ => None
-      }
-      own.getOrElse {
-        try method.invoke(delegate, (if (args == null) Array.empty[AnyRef] else args): _*)
-        catch { case e: InvocationTargetException => throw e.getCause }
+      try {
+        val own = (method.getName, args) match {
+          case ("parsePlan", Array(sql: String)) => parse(sql, None)
+          case ("parsePlanWithParameters", Array(sql: String, parameters: ParameterContext)) => parse(sql, Some(parameters))
+          case _ => None
+        }
+        own.getOrElse {
+          try method.invoke(delegate, (if (args == null) Array.empty[AnyRef] else args): _*)
+          catch { case e: InvocationTargetException => throw e.getCause }
+        }
+      } catch {
+        case e: ParseException => throw e
+        case e: Exception with SparkThrowable if e.getCondition != null && !e.isInstanceOf[RuntimeException] => throw new Undeclared(e)
       }
     }
 
@@ -49,4 +58,20 @@ object IncrementalViewParser {
   }
 
   private val Keyword = "INCREMENTAL"
+
+  /** Spark's parser also throws checked exceptions that `ParserInterface` does not declare (UNBOUND_SQL_PARAMETER is a plain
+    * AnalysisException); a proxy may not pass those on. To everyone who looks, this is the original: condition, parameters, text, context.
+    */
+  private final class Undeclared(original: Exception with SparkThrowable)
+      extends ParseException(
+        command = None,
+        start = Origin(),
+        errorClass = original.getCondition,
+        messageParameters = original.getMessageParameters.asScala.toMap,
+        queryContext = original.getQueryContext) {
+    setStackTrace(original.getStackTrace)
+    override def getMessage: String = original.getMessage
+    override def getSqlState: String = original.getSqlState
+    override def getCause: Throwable = original.getCause
+  }
 }
