@@ -5,6 +5,8 @@ import java.nio.file.{FileAlreadyExistsException, Files, NoSuchFileException, Pa
 import java.nio.file.attribute.FileTime
 import java.security.MessageDigest
 
+import com.fasterxml.jackson.core.JsonProcessingException
+
 import org.apache.spark.sql.ivm.IvmException
 
 /** The outcome of a commit. */
@@ -77,9 +79,8 @@ class CommitLog private (val directory: Path) {
   /** All commits that retention has left, oldest first. */
   def history(): Seq[Commit] = {
     checkNotDropped()
-    val last = versions().lastOption.getOrElse(-1L)
-    // The versions that a clean-up takes meanwhile are simply not in the history any more.
-    val found = versions().filter(_ <= last).flatMap(readIfThere)
+    // What a clean-up takes meanwhile is simply not in the history any more.
+    val found = versions().flatMap(readIfThere)
     found.iterator.sliding(2).foreach {
       case Seq(a, b) if b.version == a.version + 1 => checkParent(a, b)
       case _ =>
@@ -108,6 +109,7 @@ class CommitLog private (val directory: Path) {
         CommitJson.read(text)
       } catch {
         case e: IvmException => throw e
+        case e: JsonProcessingException => throw damaged(path, s"not JSON: ${e.getOriginalMessage.linesIterator.next()}")
         case e: Exception => throw damaged(path, Option(e.getMessage).getOrElse(e.toString))
       }
     if (commit.version != version) throw damaged(path, s"it says that it is version ${commit.version}")
