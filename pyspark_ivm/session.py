@@ -27,10 +27,9 @@ SUPPORTED_RANGE = ((4, 1), (4, 4))
 
 #: Comma-separated settings to which `configure` appends. Whoever stands there already (Delta, Iceberg) stays in front:
 #: the last extension is the outermost parser, and ours is the one that forwards the parameters of `spark.sql(q, args)`.
-APPENDED = {
-    "spark.sql.extensions": EXTENSION,
-    "spark.sql.extendedExplainProviders": "org.apache.spark.sql.ivm.IncrementalViewExplain",
-}
+#: Careful with additions: Spark ignores an extension it cannot load, but a class named in
+#: spark.sql.extendedExplainProviders that the jar lacks makes every statement fail.
+APPENDED = {"spark.sql.extensions": EXTENSION}
 
 
 def jar_path() -> str:
