@@ -161,7 +161,9 @@ def plot(rounds: list[Round], file: Path) -> bool:
     figure, axes = pyplot.subplots(figsize=(7, 4))
     axes.plot(numbers, [r.recompute_ms for r in rounds], "o-", color="tab:red", label="run the query again")
     axes.plot(numbers, [r.refresh_ms for r in rounds], "o-", color="tab:blue", label="refresh the view")
-    axes.set(xlabel="round", ylabel="milliseconds", yscale="log", title="Revenue by segment after each round of changes")
+    axes.set(
+        xlabel="round", ylabel="milliseconds", yscale="log", title="Revenue by segment after each round of changes"
+    )
     axes.grid(True, which="both", alpha=0.3)
     axes.legend()
     figure.tight_layout()
@@ -186,7 +188,9 @@ def main() -> int:
         sizes = f"{shop.customers:,} customers, {shop.orders:,} orders, {lines:,} line items"
         print(f"{form} tables: {sizes} ({made_ms / 1000:.1f} s)")
         _, created_ms = timed(lambda: spark.sql(CREATE).collect())
-        print(f"CREATE INCREMENTAL VIEW revenue_by_segment ({created_ms / 1000:.1f} s): customer ⋈ orders ⋈ line_item by segment\n")
+        print(
+            f"CREATE INCREMENTAL VIEW revenue_by_segment ({created_ms / 1000:.1f} s): customer ⋈ orders ⋈ line_item by segment\n"
+        )
         play(spark, shop, 1)  # Not shown: the first run of either pays for class loading and starting workers.
         print("round  change          rows in  recompute    refresh  speed-up     read  kind         equal")
         rounds = []

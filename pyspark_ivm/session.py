@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -139,7 +140,7 @@ def default_setting(key: str) -> str | None:
 
 
 def _submit_arguments(arguments: list[str]) -> Iterator[tuple[str, str]]:
-    for flag, value in zip(arguments, arguments[1:], strict=False):
+    for flag, value in pairwise(arguments):
         if flag in ("--conf", "-c") and "=" in value:
             name, _, text = value.partition("=")
             yield name, text.strip('"')

@@ -60,7 +60,9 @@ def as_arguments(scratch: Path) -> list[str]:
     return ["--master", "local[2]", "--jars", pyspark_ivm.jar_path(), *pairs]
 
 
-def launch(command: list[str], scratch: Path, python: str = sys.executable, **more: str) -> subprocess.CompletedProcess[str]:
+def launch(
+    command: list[str], scratch: Path, python: str = sys.executable, **more: str
+) -> subprocess.CompletedProcess[str]:
     path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, **more}
     return subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True, timeout=300)
@@ -76,7 +78,9 @@ def assert_right(done: subprocess.CompletedProcess[str]) -> None:
 def test_readme_example(tmp_path: Path) -> None:
     done = launch([sys.executable, str(ROOT / "examples" / "quickstart.py")], tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    shown = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in done.stdout.splitlines() if "|" in line]
+    shown = [
+        tuple(cell.strip() for cell in line.strip("|").split("|")) for line in done.stdout.splitlines() if "|" in line
+    ]
     assert ("7", "25.50") in shown and ("8", "42.00") in shown, done.stdout
 
 
@@ -129,7 +133,9 @@ def test_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
 
     (tmp_path / "app.py").write_text(
         "import pyspark_ivm\nprint('home', pyspark_ivm.__file__)\n"
-        + APPLICATION.replace("SparkSession.builder.", f"pyspark_ivm.configure(SparkSession.builder.config(map={settings(tmp_path)!r})).")
+        + APPLICATION.replace(
+            "SparkSession.builder.", f"pyspark_ivm.configure(SparkSession.builder.config(map={settings(tmp_path)!r}))."
+        )
     )
     done = launch([str(python), "app.py"], tmp_path, str(python), PYTHONPATH="")
     assert_right(done)
@@ -146,7 +152,9 @@ def test_connect_in_this_process(tmp_path: Path) -> None:
         f"pyspark_ivm.configure(SparkSession.builder.remote('local[2]').config(map={settings(tmp_path)!r})).",
     )
     (tmp_path / "app.py").write_text(
-        "import pyspark_ivm\n" + application + "\nfrom pyspark_ivm import api\nprint(api.describe(spark, 'sums')['strategy'])\n"
+        "import pyspark_ivm\n"
+        + application
+        + "\nfrom pyspark_ivm import api\nprint(api.describe(spark, 'sums')['strategy'])\n"
     )
     assert_right(launch([sys.executable, "app.py"], tmp_path))
 
