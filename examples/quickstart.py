@@ -1,5 +1,6 @@
-import pyspark_ivm
 from pyspark.sql import SparkSession
+
+import pyspark_ivm
 
 spark = pyspark_ivm.configure(SparkSession.builder).getOrCreate()
 spark.sql("CREATE TABLE orders (id BIGINT, customer INT, price DECIMAL(10,2)) USING parquet")

@@ -66,7 +66,10 @@ def examine(say: Callable[[str], None]) -> bool:
                 run("extension", lambda: extension(spark))
         except Exception as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            run("Spark session", lambda: _ail(f"does not start: {first}", "run `pyspark` alone; Spark itself must start"))
+            run(
+                "Spark session",
+                lambda: _ail(f"does not start: {first}", "run `pyspark` alone; Spark itself must start"),
+            )
     return healthy
 
 
@@ -92,7 +95,9 @@ def java() -> str:
 
 
 def packages() -> str:
-    missing, broken, found = [], [], [f"Python {platform.python_version()}"]
+    missing: list[str] = []
+    broken: list[str] = []
+    found = [f"Python {platform.python_version()}"]
     from importlib import import_module
 
     for name in ("pyspark", "numpy", "numba", "pyarrow", "pandas", "sqlglot"):
@@ -104,7 +109,9 @@ def packages() -> str:
         except ImportError as error:
             (missing if error.name == name else broken).append(name)
     if missing or broken:
-        what = "; ".join(f"{word} {', '.join(names)}" for word, names in (("missing", missing), ("broken", broken)) if names)
+        what = "; ".join(
+            f"{word} {', '.join(names)}" for word, names in (("missing", missing), ("broken", broken)) if names
+        )
         raise Ailment(what, f"{sys.executable} -m pip install --upgrade pyspark-ivm")
     if metadata.version("pandas").startswith("3."):
         raise Ailment("pandas 3 is not supported by pyspark 4 yet", 'pip install "pandas>=2.2,<3"')
@@ -123,7 +130,9 @@ def jar() -> str:
     fields = dict(line.split(": ", 1) for line in manifest.splitlines() if ": " in line)
     built = fields.get("Implementation-Version", "an unknown version")
     if built != __version__:
-        raise Ailment(f"built for {built}, the package is {__version__}", "run `make jar`, or install the package again")
+        raise Ailment(
+            f"built for {built}, the package is {__version__}", "run `make jar`, or install the package again"
+        )
     return f"{path} (compiled on Spark {fields.get('Spark-Version', 'unknown')})"
 
 
@@ -197,7 +206,9 @@ def workers(spark: SparkSession) -> str:
     python, version = spark.sparkContext.parallelize([0], 1).mapPartitions(seen).collect()[0]
     if version != __version__:
         what = f"{python} sees pyspark-ivm {version}" if version else f"{python} does not see the package"
-        raise Ailment(what, f"set PYSPARK_PYTHON to {sys.executable}, or install pyspark-ivm for the workers' Python too")
+        raise Ailment(
+            what, f"set PYSPARK_PYTHON to {sys.executable}, or install pyspark-ivm for the workers' Python too"
+        )
     return f"{python} sees pyspark-ivm {version}"
 
 

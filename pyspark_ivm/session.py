@@ -10,8 +10,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_ivm import EXTENSION
 from pyspark_ivm.errors import IvmError
@@ -27,9 +28,9 @@ SUPPORTED_RANGE = ((4, 1), (4, 4))
 
 #: Comma-separated settings to which `configure` appends. Whoever stands there already (Delta, Iceberg) stays in front:
 #: the last extension is the outermost parser, and ours is the one that forwards the parameters of `spark.sql(q, args)`.
-APPENDED = {
-    "spark.sql.extensions": EXTENSION,
-}
+#: Careful with additions: Spark ignores an extension it cannot load, but a class named in
+#: spark.sql.extendedExplainProviders that the jar lacks makes every statement fail.
+APPENDED = {"spark.sql.extensions": EXTENSION}
 
 
 def jar_path() -> str:
@@ -107,16 +108,26 @@ def _require_no_plain_session() -> None:
         raise IvmError("IVM_SESSION_ALREADY_STARTED")
 
 
-def _add_to_running_jvm(jar: str) -> None:
-    """After ``spark.stop()`` the next session starts in the JVM of the last one, whose class path ``spark.jars`` no
-    longer reaches: hand the jar to its class loader, as spark-submit does at its start."""
+def _running_jvm() -> Any:
+    """The JVM that the next session will live in, if there is one already: an earlier session's, or spark-submit's."""
     from pyspark import SparkContext
 
-    if SparkContext._jvm is None or SparkContext._active_spark_context is not None:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()
+    return SparkContext._jvm
+
+
+def _add_to_running_jvm(jar: str) -> None:
+    """``spark.jars`` reaches the class path only when the JVM starts. Into one that runs already the jar goes as
+    spark-submit puts it there: through the class loader."""
+    from pyspark import SparkContext
+
+    jvm = _running_jvm()
+    if jvm is None or SparkContext._active_spark_context is not None:
         return
-    loader = SparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    url = SparkContext._jvm.java.io.File(jar).toURI().toURL()
-    if hasattr(loader, "addURL") and url.toString() not in [known.toString() for known in loader.getURLs()]:
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    url = jvm.java.io.File(jar).toURI().toURL()
+    if url.toString() not in [known.toString() for known in loader.getURLs()]:
         loader.addURL(url)
 
 
@@ -127,10 +138,9 @@ def _setting(builder: SparkSession.Builder, key: str) -> str | None:
 
 def default_setting(key: str) -> str | None:
     """What a session that sets nothing itself would find under ``key``: from spark-submit, else from its defaults file."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf
 
-    if SparkContext._jvm is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        SparkContext._ensure_initialized()
+    if _running_jvm() is not None:
         return SparkConf().get(key, None)
     submitted = dict(_submit_arguments(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))))
     if key in submitted:
@@ -139,7 +149,7 @@ def default_setting(key: str) -> str | None:
 
 
 def _submit_arguments(arguments: list[str]) -> Iterator[tuple[str, str]]:
-    for flag, value in zip(arguments, arguments[1:], strict=False):
+    for flag, value in pairwise(arguments):
         if flag in ("--conf", "-c") and "=" in value:
             name, _, text = value.partition("=")
             yield name, text.strip('"')

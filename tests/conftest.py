@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # The driver's sys.path does not reach the workers, not even in local mode: what the environment says does.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    dict.fromkeys([str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+)
 
 
 def delta_jars() -> list[str]:

@@ -35,11 +35,9 @@ def by_ivy(directory: Path, coordinates: list[str]) -> None:
             exclude = jvm.scala.jdk.javaapi.CollectionConverters.asScala([]).toSeq()
             for coordinate in coordinates:
                 settings = maven.buildIvySettings(none, jvm.scala.Option.apply(os.path.join(work, "ivy")), True, silent)
-                found = maven.resolveMavenCoordinates(
-                    coordinate, settings, none, False, exclude, False, silent
-                )
+                found = maven.resolveMavenCoordinates(coordinate, settings, none, False, exclude, False, silent)
                 for jar in jvm.scala.jdk.javaapi.CollectionConverters.asJava(found):
-                    group, artifact, version = coordinate.split(":")
+                    _, artifact, version = coordinate.split(":")
                     shutil.copy(jar, directory / f"{artifact}-{version}.jar")
         finally:
             gateway.shutdown()

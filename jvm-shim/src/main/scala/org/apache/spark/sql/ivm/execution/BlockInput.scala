@@ -51,17 +51,18 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
       bind: Expression => Expression,
       weight: Expression,
       hash: Expression,
-      summary: Option[Expression]): Seq[Route] = {
+      summary: Option[Expression],
+      alsoRaised: Seq[Expression] = Nil): Seq[Route] = {
     val filters = input.filters.map(f => tried(bind(exported.expressions(f))))
-    val columns = input.columns.zipWithIndex.map { case (c, position) =>
-      val joins = input.notNull.contains(position)
-      val as = if (c.as == "key" && block.mode == "rows" && !joins) "carry" else c.as
+    val columns = input.columns.map { c =>
       val t = tried(bind(exported.expressions(c.expr)))
-      (c, t, Wire.encode(t.value, as, c.part))
+      val encoded = Wire.encode(t.value, if (c.carried) "carry" else c.as, c.part)
+      val missing = c.requires.map(r => IsNull(tried(bind(exported.expressions(r))).value))
+      (c, t, if (missing.isEmpty) encoded else If(anyOf(missing), Literal(null, encoded.dataType), encoded))
     }
     val keys = input.notNull.map(i => IsNotNull(columns(i)._2.value))
     val passes = allOf(filters.map(f => isTrue(f.raised.fold(f.value)(r => Or(r, f.value)))) ++ keys)
-    val raised = (filters.flatMap(_.raised) ++ columns.flatMap(_._2.raised)).distinct
+    val raised = (alsoRaised ++ filters.flatMap(_.raised) ++ columns.flatMap(_._2.raised)).distinct
     val error = if (raised.isEmpty) Literal(0) else If(anyOf(raised), Literal(1), Literal(0))
     val bySlot = columns.map { case (c, _, e) => c.slot -> e }.toMap
     val slots = block.wire.zipWithIndex.map { case (kind, i) =>
@@ -125,7 +126,8 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
     val residual = producer.residual.map(r => tried(decoded.bind(exported.expressions(r))))
     val passes = allOf(residual.map(r => isTrue(r.raised.fold(r.value)(x => Or(x, r.value)))))
     val filtered = if (residual.isEmpty) columns else Filter(Or(IsNotNull(s), passes), columns)
-    fan(routes(input, decoded.bind, Coalesce(Seq(w, Literal(1L))), Literal(null, LongType), Some(s)), filtered)
+    fan(routes(input, decoded.bind, Coalesce(Seq(w, Literal(1L))), Literal(null, LongType), Some(s),
+      residual.flatMap(_.raised)), filtered)
   }
 
   private def fan(routes: Seq[Route], child: LogicalPlan): LogicalPlan = {

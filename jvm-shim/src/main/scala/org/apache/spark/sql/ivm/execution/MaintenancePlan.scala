@@ -4,8 +4,12 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 
-/** The maintenance plan that the planner answers: docs/contracts.md, section B. */
-case class WireColumn(slot: Int, expr: Int, as: String, part: Int)
+/** The maintenance plan that the planner answers: docs/contracts.md, section B.
+  *
+  * @param requires expressions of the same atom: where one is NULL, so is the value
+  * @param carried  only delivered, never compared: doubles keep their bits
+  */
+case class WireColumn(slot: Int, expr: Int, as: String, part: Int, requires: Seq[Int], carried: Boolean)
 
 case class BlockInputSpec(
     atom: Int,
@@ -19,7 +23,7 @@ case class BlockInputSpec(
 case class OutputSpec(expr: Int, words: Int)
 
 /** Positions are into the block's read channels; `sum` lists (channel, coefficient) terms. */
-case class AggregateSpec(aggregate: String, sum: Seq[(Int, Long)], count: Option[Int])
+case class AggregateSpec(aggregate: String, sum: Seq[(Int, BigInt)], count: Option[Int])
 
 case class ReasonSpec(code: String, sentence: String, wayOut: String)
 
@@ -101,15 +105,15 @@ object MaintenancePlan {
               ints(i, "filters"),
               ints(i, "notNull"),
               list(i, "columns").map(c =>
-                WireColumn(c.get("slot").asInt, c.get("expr").asInt, text(c, "as"), option(c, "part").fold(0)(_.asInt))))
+                WireColumn(c.get("slot").asInt, c.get("expr").asInt, text(c, "as"), option(c, "part").fold(0)(_.asInt),
+                  ints(c, "requires"), option(c, "carried").exists(_.asBoolean))))
           },
           ints(b, "residual"),
           list(b, "outputs").map(o => OutputSpec(o.get("expr").asInt, option(o, "words").fold(1)(_.asInt))),
           list(b, "aggregates").map { a =>
             AggregateSpec(
               text(a, "aggregate"),
-              list(a, "sum").map(t =>
-                if (t.isObject) (t.get("channel").asInt, t.get("coefficient").asLong) else (t.asInt, 1L)),
+              ints(a, "sum").zipAll(list(a, "coefficients").map(c => BigInt(c.asText)), 0, BigInt(1)),
               option(a, "count").map(_.asInt))
           },
           b.get("plan"))

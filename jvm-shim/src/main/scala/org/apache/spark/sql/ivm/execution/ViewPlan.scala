@@ -43,7 +43,7 @@ object ViewPlan {
       e.canonicalized -> Wire.decode(scan.outputAttributes.slice(offset, offset + o.words), e.dataType)
     }.toMap
     val groups = node.groupingExpressions.zip(exported.groupings(block.replaces)).map { case (written, inlined) =>
-      written.canonicalized -> (if (inlined.foldable) inlined else delivered(inlined.canonicalized))
+      written.canonicalized -> delivered.getOrElse(inlined.canonicalized, inlined)
     }.toMap
     val functions = block.aggregates.map { spec =>
       val e = exported.aggregates(spec.aggregate).expression
@@ -87,8 +87,9 @@ object ViewPlan {
     f.evaluateExpression.transform { case a: Attribute if values.contains(a.exprId) => values(a.exprId) }
 
   /** The limbs of a sum of channels; one channel of coefficient 1 passes through. */
-  private def terms(sum: Seq[(Int, Long)], scan: BlockScan): Seq[Expression] = sum match {
-    case Seq((channel, 1L)) => scan.channels(channel)
+  private def terms(sum: Seq[(Int, BigInt)], scan: BlockScan): Seq[Expression] = sum match {
+    case Seq((channel, k)) if k == 1 && scan.channels(channel).size > 1 || scan.channels(channel).head.dataType == DoubleType =>
+      scan.channels(channel)
     case many => Wire.combine(many.map { case (c, k) => (scan.channels(c), k) })
   }
 }

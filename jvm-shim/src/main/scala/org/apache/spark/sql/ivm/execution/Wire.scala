@@ -53,17 +53,18 @@ object Wire {
   }
 
   /** Three limbs of Σ coefficient · channel. */
-  def combine(terms: Seq[(Seq[Expression], Long)]): Seq[Expression] = {
+  def combine(terms: Seq[(Seq[Expression], BigInt)]): Seq[Expression] = {
     val flat = terms.flatMap { case (limbs, k) =>
       val extended = limbs match {
         case Seq(l) => Seq(l, Literal(null, LongType), Literal(null, LongType))
         case Seq(l, h) => Seq(l, h, Literal(null, LongType))
         case three => three
       }
-      Literal(k) +: extended
+      extended
     }
+    val coefficients = Literal(terms.map(_._2.toString).mkString(","))
     (0 until 3).map(i => StaticInvoke(functions, LongType, "limbOfSum",
-      Seq(Literal(i), CreateArray(flat)), propagateNull = false, returnNullable = false))
+      Seq(Literal(i), coefficients, CreateArray(flat)), propagateNull = false, returnNullable = false))
   }
 
   /** A finalised sum of limbs as the aggregate buffer's type. */

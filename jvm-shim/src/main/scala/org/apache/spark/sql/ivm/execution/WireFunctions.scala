@@ -64,18 +64,17 @@ object WireFunctions {
     low
   }
 
-  /** Limb `i` of Σ k·channel; `terms` is (k, low, middle, high)*, absent limbs NULL. */
-  def limbOfSum(i: Int, terms: ArrayData): Long = {
+  /** Limb `i` of Σ k·channel; `terms` is (low, middle, high)*, absent limbs NULL; `coefficients` the k, comma-separated. */
+  def limbOfSum(i: Int, coefficients: UTF8String, terms: ArrayData): Long = {
     var total = BigInteger.ZERO
-    var t = 0
-    while (t < terms.numElements()) {
-      val low = terms.getLong(t + 1)
+    coefficients.toString.split(',').zipWithIndex.foreach { case (k, n) =>
+      val t = 3 * n
+      val low = terms.getLong(t)
       val value =
-        if (terms.isNullAt(t + 2)) BigInteger.valueOf(low)
-        else if (terms.isNullAt(t + 3)) integer(low, terms.getLong(t + 2))
-        else integer(low, terms.getLong(t + 2), terms.getLong(t + 3))
-      total = total.add(value.multiply(BigInteger.valueOf(terms.getLong(t))))
-      t += 4
+        if (terms.isNullAt(t + 1)) BigInteger.valueOf(low)
+        else if (terms.isNullAt(t + 2)) integer(low, terms.getLong(t + 1))
+        else integer(low, terms.getLong(t + 1), terms.getLong(t + 2))
+      total = total.add(value.multiply(new BigInteger(k)))
     }
     total.shiftRight(64 * i).longValue
   }

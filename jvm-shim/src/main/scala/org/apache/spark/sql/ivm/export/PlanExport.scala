@@ -193,7 +193,10 @@ private class PlanExport(settings: Map[String, String], sourceOf: LogicalPlan =>
   private def unary(plan: LogicalPlan, kind: String, child: LogicalPlan): ObjectNode = {
     val (_, o) = newNode(plan, kind)
     o.set[ObjectNode]("child", node(child))
-    ids(o, "expressions", plan.expressions.map(registry.inline))
+    plan match {
+      case Sort(order, _, _, _) => ids(o, "keys", order.map(s => registry.inline(s.child)))
+      case _ =>
+    }
     o
   }
 

@@ -1,0 +1,228 @@
+"""As a user would: the README's example, spark-submit, the spark-sql shell, the wheel in a fresh environment, Connect."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pyspark_ivm
+from pyspark_ivm.session import quiet_log4j2
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+#: The same story in every way to run; the last SELECT must print 1 → 15, 2 → 20.
+STATEMENTS = [
+    "CREATE TABLE base (k INT, x BIGINT) USING parquet",
+    "INSERT INTO base VALUES (1, 10), (2, 20)",
+    "CREATE INCREMENTAL VIEW sums REFRESH ON DEMAND AS SELECT k, SUM(x) AS s FROM base GROUP BY k",
+    "INSERT INTO base VALUES (1, 5)",
+]
+REFRESH = "REFRESH INCREMENTAL VIEW sums"
+READ = "SELECT concat(k, '->', s) AS answer FROM sums ORDER BY k"
+
+APPLICATION = f"""
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+for statement in {STATEMENTS!r}:
+    spark.sql(statement)
+print("kind", spark.sql({REFRESH!r}).first()["kind"])
+print("answer", *[row[0] for row in spark.sql({READ!r}).collect()])
+"""
+
+
+def settings(scratch: Path) -> dict[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet_log4j2().as_uri()}",
+    }
+
+
+def tool(name: str) -> str:
+    """One of pyspark's own scripts, which pip puts beside the interpreter."""
+    return str(Path(sys.executable).parent / name)
+
+
+def as_arguments(scratch: Path) -> list[str]:
+    """The command line of the README, and what keeps a test small."""
+    conf = {"spark.sql.extensions": pyspark_ivm.EXTENSION, **settings(scratch)}
+    pairs = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    return ["--master", "local[2]", "--jars", pyspark_ivm.jar_path(), *pairs]
+
+
+def launch(
+    command: list[str], scratch: Path, python: str = sys.executable, **more: str
+) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, **more}
+    return subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def assert_right(done: subprocess.CompletedProcess[str]) -> None:
+    said = f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert done.returncode == 0, said
+    assert "1->15" in done.stdout and "2->20" in done.stdout, said
+    assert "incremental" in done.stdout, said
+
+
+def test_readme_example(tmp_path: Path) -> None:
+    done = launch([sys.executable, str(ROOT / "examples" / "quickstart.py")], tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    shown = [
+        tuple(cell.strip() for cell in line.strip("|").split("|")) for line in done.stdout.splitlines() if "|" in line
+    ]
+    assert ("7", "25.50") in shown and ("8", "42.00") in shown, done.stdout
+
+
+@pytest.mark.slow
+def test_spark_submit(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APPLICATION)
+    assert_right(launch([tool("spark-submit"), *as_arguments(tmp_path), "app.py"], tmp_path))
+
+
+@pytest.mark.slow
+def test_spark_submit_of_an_application_that_configures_itself(tmp_path: Path) -> None:
+    """No --jars: the JVM runs before `configure` is called, so the jar must reach its class loader another way."""
+    application = APPLICATION.replace("SparkSession.builder.", "pyspark_ivm.configure(SparkSession.builder).")
+    (tmp_path / "app.py").write_text("import pyspark_ivm\n" + application)
+    pairs = [part for key, value in settings(tmp_path).items() for part in ("--conf", f"{key}={value}")]
+    assert_right(launch([tool("spark-submit"), "--master", "local[2]", *pairs, "app.py"], tmp_path))
+
+
+@pytest.mark.slow
+def test_spark_sql_shell(tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(";\n".join([*STATEMENTS, "-- a comment; with a semicolon\n" + REFRESH, READ]) + ";\n")
+    assert_right(launch([tool("spark-sql"), *as_arguments(tmp_path), "-f", str(script)], tmp_path))
+
+
+@pytest.mark.slow
+def test_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
+    """`pip install` of the wheel into an environment of its own; the big dependencies come from this one."""
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(ROOT)]
+    built = subprocess.run(build, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        assert {"pyspark_ivm/jars/pyspark-ivm.jar", "pyspark_ivm/conditions.json"} <= set(file.namelist())
+
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=120)
+    python = venv / "bin" / "python"
+    place = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+    ours, theirs = (
+        Path(subprocess.run([str(p), "-c", place], capture_output=True, text=True, check=True).stdout.strip())
+        for p in (sys.executable, python)
+    )
+    # Everything this environment has, by path, except ourselves: a .pth file of this one would bring the source tree.
+    for entry in ours.iterdir():
+        if not (entry.suffix == ".pth" or "pyspark_ivm" in entry.name or (theirs / entry.name).exists()):
+            (theirs / entry.name).symlink_to(entry)
+    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(install, check=True, timeout=120)
+
+    (tmp_path / "app.py").write_text(
+        "import pyspark_ivm\nprint('home', pyspark_ivm.__file__)\n"
+        + APPLICATION.replace(
+            "SparkSession.builder.", f"pyspark_ivm.configure(SparkSession.builder.config(map={settings(tmp_path)!r}))."
+        )
+    )
+    done = launch([str(python), "app.py"], tmp_path, str(python), PYTHONPATH="")
+    assert_right(done)
+    assert f"home {theirs}" in done.stdout, done.stdout
+    command = subprocess.run([str(venv / "bin" / "pyspark-ivm"), "jar"], capture_output=True, text=True, check=True)
+    assert Path(command.stdout.strip()).is_file()
+
+
+@pytest.mark.slow
+def test_connect_in_this_process(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="pyspark[connect] is not installed")
+    application = APPLICATION.replace(
+        "SparkSession.builder.",
+        f"pyspark_ivm.configure(SparkSession.builder.remote('local[2]').config(map={settings(tmp_path)!r})).",
+    )
+    (tmp_path / "app.py").write_text(
+        "import pyspark_ivm\n"
+        + application
+        + "\nfrom pyspark_ivm import api\nprint(api.describe(spark, 'sums')['strategy'])\n"
+    )
+    assert_right(launch([sys.executable, "app.py"], tmp_path))
+
+
+@pytest.mark.slow
+def test_second_session_of_a_process(run_python: Run, tmp_path: Path) -> None:
+    """A plain session first: refused while it runs, and after `stop()` the same JVM takes the extension."""
+    done = run_python(
+        f"""
+import pyspark_ivm
+from pyspark.sql import SparkSession
+
+plain = SparkSession.builder.master("local[2]").config(map={settings(tmp_path)!r}).getOrCreate()
+from pyspark_ivm import api
+for attempt in (lambda: pyspark_ivm.configure(SparkSession.builder), lambda: api.describe(plain, "v")):
+    try:
+        attempt()
+    except pyspark_ivm.IvmError as error:
+        print("refused", error.condition)
+plain.stop()
+builder = SparkSession.builder.master("local[2]").config(map={settings(tmp_path)!r})
+pyspark_ivm.configure(builder).getOrCreate()
+{APPLICATION}
+"""
+    )
+    assert_right(done)
+    assert "refused IVM_SESSION_ALREADY_STARTED\nrefused IVM_JVM_SHIM_NOT_LOADED\n" in done.stdout
+
+
+def test_extension_named_but_jar_missing(run_python: Run, tmp_path: Path) -> None:
+    """Spark logs a warning and goes on; we do not."""
+    conf = {"spark.sql.extensions": pyspark_ivm.EXTENSION, **settings(tmp_path)}
+    done = run_python(
+        f"""
+import pyspark_ivm
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config(map={conf!r}).getOrCreate()
+try:
+    pyspark_ivm.check(spark)
+except pyspark_ivm.IvmError as error:
+    print(error)
+"""
+    )
+    assert "[IVM_JVM_SHIM_NOT_LOADED]" in done.stdout and "its jar is not on the class path" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_doctor(tmp_path: Path) -> None:
+    done = launch([tool("pyspark-ivm"), "doctor"], tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert all(line.startswith("ok ") for line in done.stdout.splitlines()), done.stdout
+    assert done.stderr == ""
+
+
+def test_doctor_says_how_to_mend(tmp_path: Path) -> None:
+    done = launch([tool("pyspark-ivm"), "doctor"], tmp_path, JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "FAIL  Java" in done.stdout and "install Java 17" in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["--parquet", pytest.param("", marks=pytest.mark.delta)])
+def test_demo(form: str, tmp_path: Path) -> None:
+    small = ["--rows", "20000", "--rounds", "3", "--plot", str(tmp_path / "demo.png")]
+    done = launch([sys.executable, str(ROOT / "examples" / "shop_demo.py"), *small, *filter(None, [form])], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("equal: yes") == 3 and "equal: NO" not in done.stdout
+    assert done.stdout.count(" incremental ") == 3, done.stdout
+    assert "Strategy: yannakakis" in done.stdout and done.stderr == ""
+    assert (tmp_path / "demo.png").stat().st_size > 0
