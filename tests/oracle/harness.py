@@ -104,7 +104,8 @@ class World:
     def __init__(self, spark: Any, table_set: str, seed: int, *, partitions: int = 1, prefix: str = "oracle") -> None:
         self.spark, self.seed, self.partitions = spark, seed, partitions
         self.random = np.random.default_rng([seed, sorted(TABLE_SETS).index(table_set)])
-        self.schema = f"{prefix}_{table_set}_{seed}"
+        # The process id: a killed run leaves directories in the warehouse that a new table may not reuse.
+        self.schema = f"{prefix}_{table_set}_{seed}_{os.getpid()}"
         self.truth = f"{self.schema}_truth"
         self.log: list[tuple[frozenset[str], str]] = []
         self.views: list[View] = []

@@ -125,7 +125,7 @@ def _c(name: str, sql_type: str, draw: Draw) -> Column:
 
 def _decimal_extreme(precision: int, scale: int) -> Draw:
     largest = decimal.Decimal(10**precision - 1).scaleb(-scale, decimal.Context(prec=60))
-    return choice(largest, -largest, decimal.Decimal(0))
+    return choice(largest, largest.copy_negate(), decimal.Decimal(0))  # unary minus would round to 28 digits
 
 
 TYPES = (
