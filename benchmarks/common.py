@@ -97,6 +97,8 @@ def create_tables(spark: Any, directory: pathlib.Path, rows: int, kind: str) -> 
     """Fresh tables in the benchmark's schema; the cached base is copied, because the benchmark changes its tables."""
     base = base_directory(spark, directory, rows)
     drop_schema(spark)
+    # What a killed run left: the in-memory catalog has forgotten it, and Delta refuses a directory in use.
+    shutil.rmtree(directory / "warehouse" / f"{SCHEMA}.db", ignore_errors=True)
     spark.sql(f"CREATE SCHEMA {SCHEMA}")
     for name in base_queries(rows):
         if kind == "parquet":
@@ -107,8 +109,10 @@ def create_tables(spark: Any, directory: pathlib.Path, rows: int, kind: str) -> 
             spark.sql(f"CREATE TABLE {SCHEMA}.{name} ({columns}) USING parquet LOCATION '{location}'")
         else:
             # Deletion vectors: else every delete rewrites files, and the change's own cost hides the refresh's.
-            spark.sql(f"CREATE TABLE {SCHEMA}.{name} USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true', "
-                      f"'delta.enableDeletionVectors' = 'true') AS SELECT * FROM parquet.`{base / name}`")
+            spark.sql(
+                f"CREATE TABLE {SCHEMA}.{name} USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true', "
+                f"'delta.enableDeletionVectors' = 'true') AS SELECT * FROM parquet.`{base / name}`"
+            )
 
 
 def drop_schema(spark: Any) -> None:

@@ -44,7 +44,9 @@ def measure(spark: Any, rows: int, repeat: int) -> list[tuple[str, float, float]
         times = [timed(lambda r=read, t=table: r(t), repeat) for table in (VIEW, COPY)]
         results.append((name, times[0], times[1]))
         print(f"  {name:24} view {times[0]:8,.0f}  Parquet {times[1]:8,.0f} ms", flush=True)
-    [mine], [theirs] = (spark.sql(f"SELECT count(*), sum(CAST(xxhash64(*) AS DECIMAL(38,0))) FROM {t}").collect() for t in (VIEW, COPY))
+    [mine], [theirs] = (
+        spark.sql(f"SELECT count(*), sum(CAST(xxhash64(*) AS DECIMAL(38,0))) FROM {t}").collect() for t in (VIEW, COPY)
+    )
     if mine != theirs:
         raise SystemExit(f"the view and its copy differ: {mine} != {theirs}")
     spark.sql(f"ALTER INCREMENTAL VIEW {VIEW} REFRESH ON READ")
@@ -54,8 +56,14 @@ def measure(spark: Any, rows: int, repeat: int) -> list[tuple[str, float, float]
 
 
 def report(spark: Any, results: list[tuple[str, float, float]], rows: int, repeat: int) -> str:
-    lines = ["## Reading: `python benchmarks/read.py`", "", f"{common.machine(spark)}. A view of {power(rows)} joined rows, medians of {repeat}.", "",
-             "| read | view | Parquet | ratio |", "|---|---:|---:|---:|"]
+    lines = [
+        "## Reading: `python benchmarks/read.py`",
+        "",
+        f"{common.machine(spark)}. A view of {power(rows)} joined rows, medians of {repeat}.",
+        "",
+        "| read | view | Parquet | ratio |",
+        "|---|---:|---:|---:|",
+    ]
     lines += [f"| {name} | {view:,.0f} | {parquet:,.0f} | {view / parquet:.2f} |" for name, view, parquet in results]
     ratio = results[0][1] / results[0][2]
     verdict = "met" if ratio <= FULL_READ else "MISSED"
@@ -72,7 +80,9 @@ def main() -> None:
     directory = options.dir.resolve()
     spark = common.session(directory)
     common.create_tables(spark, directory, options.rows, "parquet")
-    build, _ = milliseconds(lambda: spark.sql(f"CREATE INCREMENTAL VIEW {VIEW} REFRESH ON DEMAND REFRESH POLICY AUTO AS {QUERY}").collect())
+    build, _ = milliseconds(
+        lambda: spark.sql(f"CREATE INCREMENTAL VIEW {VIEW} REFRESH ON DEMAND REFRESH POLICY AUTO AS {QUERY}").collect()
+    )
     print(f"view of {power(options.rows)} rows built in {build:,.0f} ms", flush=True)
     spark.sql(f"CREATE TABLE {COPY} USING parquet AS {QUERY}")
     text = report(spark, measure(spark, options.rows, options.repeat), options.rows, options.repeat)

@@ -61,20 +61,26 @@ class Changes:
             lines, updates = 0, 1
         key_orders = KEY_LIMIT * common.ORDERS_A_CUSTOMER
         if orders:
-            self.spark.sql(f"INSERT INTO {SCHEMA}.orders SELECT {first} + id, "
-                           f"CAST(pmod(xxhash64(id, {self.round}), {KEY_LIMIT}) AS INT), DATE'2025-01-01' FROM range(0, {orders}, 1, 1)")
+            self.spark.sql(
+                f"INSERT INTO {SCHEMA}.orders SELECT {first} + id, "
+                f"CAST(pmod(xxhash64(id, {self.round}), {KEY_LIMIT}) AS INT), DATE'2025-01-01' FROM range(0, {orders}, 1, 1)"
+            )
         if lines:
             key = f"pmod(xxhash64(id, {self.round}), {key_orders})"
             order = f"if(id % 2 = 0, {key}, {first} + id % {orders})" if orders else key
-            self.spark.sql(f"INSERT INTO {SCHEMA}.lineitem SELECT {first} + id, {order}, 1 + CAST(id % 50 AS INT), "
-                           f"CAST(10 + id % 100 AS DECIMAL(12,2)), CAST(0.05 AS DECIMAL(4,2)) FROM range(0, {lines}, 1, 1)")
+            self.spark.sql(
+                f"INSERT INTO {SCHEMA}.lineitem SELECT {first} + id, {order}, 1 + CAST(id % 50 AS INT), "
+                f"CAST(10 + id % 100 AS DECIMAL(12,2)), CAST(0.05 AS DECIMAL(4,2)) FROM range(0, {lines}, 1, 1)"
+            )
         # Deletes and updates take line items of the base in ascending, disjoint ranges: each exists exactly once.
         if deletes:
             low = (2 * self.round) * deletes
             self.spark.sql(f"DELETE FROM {SCHEMA}.lineitem WHERE lid >= {low} AND lid < {low + deletes}")
         if updates:
             low = (2 * self.round + 1) * updates
-            self.spark.sql(f"UPDATE {SCHEMA}.lineitem SET price = price + 1 WHERE lid >= {low} AND lid < {low + updates}")
+            self.spark.sql(
+                f"UPDATE {SCHEMA}.lineitem SET price = price + 1 WHERE lid >= {low} AND lid < {low + updates}"
+            )
 
     def possible(self, change: int, rounds: int) -> bool:
         """The mix must find enough line items of the base to delete and update."""
@@ -146,7 +152,9 @@ def touched(spark: Any) -> str:
 def measure(spark: Any, directory: pathlib.Path, source: str, rows: int, sizes: list[int], repeat: int) -> list[Case]:
     kind = "parquet" if source == "parquet" else "delta"
     common.create_tables(spark, directory, rows, kind)
-    build, _ = milliseconds(lambda: spark.sql(f"CREATE INCREMENTAL VIEW {VIEW} REFRESH ON DEMAND REFRESH POLICY AUTO AS {QUERY}").collect())
+    build, _ = milliseconds(
+        lambda: spark.sql(f"CREATE INCREMENTAL VIEW {VIEW} REFRESH ON DEMAND REFRESH POLICY AUTO AS {QUERY}").collect()
+    )
     print(f"{source}, {power(rows)} rows: built in {build:,.0f} ms", flush=True)
     changes, cases = Changes(spark, source, rows), []
     for size in sizes:
@@ -163,7 +171,9 @@ def measure(spark: Any, directory: pathlib.Path, source: str, rows: int, sizes: 
             recompute, theirs = milliseconds(lambda: spark.sql(QUERY).collect())
             case.equal = sorted(map(tuple, mine)) == sorted(map(tuple, theirs))
             if not case.equal:
-                raise SystemExit(f"wrong answer after round {number} of {source}, {rows} rows, {size} changed: {mine} != {theirs}")
+                raise SystemExit(
+                    f"wrong answer after round {number} of {source}, {rows} rows, {size} changed: {mine} != {theirs}"
+                )
             if number >= WARM_UP:
                 case.bare.append(bare)
                 case.refresh.append(refresh)
@@ -173,8 +183,11 @@ def measure(spark: Any, directory: pathlib.Path, source: str, rows: int, sizes: 
                 case.rows_in.add(report["rows_in"])
                 case.touched.add(touched(spark))
         cases.append(case)
-        print(f"  {size:>7,} changed rows: recompute {median(case.recompute):8,.0f}  refresh {median(case.refresh):8,.0f}  "
-              f"bare job {median(case.bare):8,.0f}  read {median(case.read):8,.0f} ms  ({', '.join(sorted(case.kinds))})", flush=True)
+        print(
+            f"  {size:>7,} changed rows: recompute {median(case.recompute):8,.0f}  refresh {median(case.refresh):8,.0f}  "
+            f"bare job {median(case.bare):8,.0f}  read {median(case.read):8,.0f} ms  ({', '.join(sorted(case.kinds))})",
+            flush=True,
+        )
     spark.sql(f"DROP INCREMENTAL VIEW IF EXISTS {VIEW}")
     common.drop_schema(spark)
     return cases
@@ -198,33 +211,56 @@ def checks(cases: list[Case]) -> list[str]:
         if len(target) > 1:
             small, large = target[0], target[-1]
             sizes = f"at {power(small.rows)} and {power(large.rows)}"
-            add(small.rows_in == large.rows_in, f"{source}: rows read for {TARGET_CHANGE:,} changed rows {sizes}: {span(small.rows_in)} and {span(large.rows_in)}")
+            add(
+                small.rows_in == large.rows_in,
+                f"{source}: rows read for {TARGET_CHANGE:,} changed rows {sizes}: {span(small.rows_in)} and {span(large.rows_in)}",
+            )
             counted = small.touched != {""} and large.touched != {""}
-            add(small.touched == large.touched if counted else None,
-                f"{source}: tuples touched {sizes}: {span(small.touched)} and {span(large.touched)}")
+            add(
+                small.touched == large.touched if counted else None,
+                f"{source}: tuples touched {sizes}: {span(small.touched)} and {span(large.touched)}",
+            )
             ratio = median(large.refresh) / median(small.refresh)
             add(ratio <= FLAT_TIME, f"{source}: time {sizes}: {ratio:.2f}× (target ≤ {FLAT_TIME}×)")
         for case in target:
             ratio = median(case.refresh) / median(case.bare)
-            add(ratio <= BARE_JOB, f"{source}, {power(case.rows)}: refresh is {ratio:.2f}× the bare job (target ≤ {BARE_JOB}×)")
+            add(
+                ratio <= BARE_JOB,
+                f"{source}, {power(case.rows)}: refresh is {ratio:.2f}× the bare job (target ≤ {BARE_JOB}×)",
+            )
         slower = [c for c in mine if c.change * 100 <= c.rows and median(c.refresh) > median(c.recompute)]
-        add(not slower, f"{source}: never slower than recompute for changes ≤ 1%"
-            + "".join(f"; {power(c.rows)}/{c.change:,}: {median(c.refresh):,.0f} against {median(c.recompute):,.0f} ms" for c in slower))
+        add(
+            not slower,
+            f"{source}: never slower than recompute for changes ≤ 1%"
+            + "".join(
+                f"; {power(c.rows)}/{c.change:,}: {median(c.refresh):,.0f} against {median(c.recompute):,.0f} ms"
+                for c in slower
+            ),
+        )
         largest = [c for c in target if c.rows == 10**7]
         speed = median(largest[0].recompute) / median(largest[0].refresh) if largest else 0.0
-        add(speed >= SPEED_UP if largest else None, f"{source}: at 10^7 rows {speed:.1f}× faster than recompute (target ≥ {SPEED_UP:.0f}×)")
+        add(
+            speed >= SPEED_UP if largest else None,
+            f"{source}: at 10^7 rows {speed:.1f}× faster than recompute (target ≥ {SPEED_UP:.0f}×)",
+        )
     return lines
 
 
 def report(spark: Any, cases: list[Case], repeat: int) -> str:
-    lines = ["## Refresh: `python benchmarks/refresh.py`", "",
-             f"{common.machine(spark)}. Medians of {repeat} after {WARM_UP} warm-up rounds. `customer ⋈ orders ⋈ lineitem`, SUM and COUNT by segment.", "",
-             "| source | base rows | changed rows | recompute | refresh | bare job | read | refresh/bare | recompute/refresh | rows_in | touched | kind |",
-             "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
+    lines = [
+        "## Refresh: `python benchmarks/refresh.py`",
+        "",
+        f"{common.machine(spark)}. Medians of {repeat} after {WARM_UP} warm-up rounds. `customer ⋈ orders ⋈ lineitem`, SUM and COUNT by segment.",
+        "",
+        "| source | base rows | changed rows | recompute | refresh | bare job | read | refresh/bare | recompute/refresh | rows_in | touched | kind |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|",
+    ]
     for c in cases:
         recompute, refresh, bare = median(c.recompute), median(c.refresh), median(c.bare)
-        lines.append(f"| {c.source} | {power(c.rows)} | {c.change:,} | {recompute:,.0f} | {refresh:,.0f} | {bare:,.0f} | {median(c.read):,.0f} | "
-                     f"{refresh / bare:.2f} | {recompute / refresh:.1f} | {span(c.rows_in)} | {span(c.touched)} | {', '.join(sorted(c.kinds))} |")
+        lines.append(
+            f"| {c.source} | {power(c.rows)} | {c.change:,} | {recompute:,.0f} | {refresh:,.0f} | {bare:,.0f} | {median(c.read):,.0f} | "
+            f"{refresh / bare:.2f} | {recompute / refresh:.1f} | {span(c.rows_in)} | {span(c.touched)} | {', '.join(sorted(c.kinds))} |"
+        )
     return "\n".join([*lines, "", *(f"- {line}" for line in checks(cases))])
 
 
@@ -245,8 +281,13 @@ def main() -> None:
     directory = options.dir.resolve()
     spark = common.session(directory)
     sources = [s for s in options.sources.split(",") if s == "parquet" or common.delta_jars()]
-    cases = [case for source in sources for rows in options.rows if rows <= options.max
-             for case in measure(spark, directory, source, rows, options.changes, options.repeat)]
+    cases = [
+        case
+        for source in sources
+        for rows in options.rows
+        if rows <= options.max
+        for case in measure(spark, directory, source, rows, options.changes, options.repeat)
+    ]
     text = report(spark, cases, options.repeat)
     print(text)
     if not options.no_write:

@@ -79,15 +79,20 @@ def _quoted(column: str) -> str:
 def _hash_select(tag: str, columns: list[str], body: str) -> str:
     # isnull beside each column: xxhash64 skips NULLs, (NULL, 5) and (5, NULL) would collide.
     parts = ", ".join(f"isnull({_quoted(c)}), {_quoted(c)}" for c in columns) or "1"
-    return (f"SELECT '{tag}' AS tag, count(*) AS n, coalesce(sum(CAST(xxhash64({parts}) AS DECIMAL(38,0))), 0) AS h "
-            f"FROM ({body})")
+    return (
+        f"SELECT '{tag}' AS tag, count(*) AS n, coalesce(sum(CAST(xxhash64({parts}) AS DECIMAL(38,0))), 0) AS h "
+        f"FROM ({body})"
+    )
 
 
 def _rows_select(tag: str, side: _Side, types: dict[str, str], body: str) -> str:
-    exact = ", ".join(f"hex({_quoted(c)})" if types[c] == "binary" else f"CAST({_quoted(c)} AS STRING)" for c in side.exact)
+    exact = ", ".join(
+        f"hex({_quoted(c)})" if types[c] == "binary" else f"CAST({_quoted(c)} AS STRING)" for c in side.exact
+    )
     doubles = ", ".join(f"CAST({_quoted(c)} AS DOUBLE)" for c in side.doubles)
-    scales = ", ".join(f"CAST({_quoted('__scale_' + c)} AS DOUBLE)" if f"__scale_{c}" in side.scales else "0D"
-                       for c in side.doubles)
+    scales = ", ".join(
+        f"CAST({_quoted('__scale_' + c)} AS DOUBLE)" if f"__scale_{c}" in side.scales else "0D" for c in side.doubles
+    )
     return f"SELECT '{tag}' AS tag, array({exact or 'NULL'}) AS exact, array({doubles}) AS doubles, array({scales}) AS scales FROM ({body})"
 
 
@@ -190,11 +195,20 @@ class Comparison:
         return found
 
     def _compare_all(self, views: list[View], batch: int) -> list[Outcome]:
-        hashes = self._both(views, lambda v, s: _hash_select(f"{s}:{v.name}", self._side(v.query)[0].exact, self._body(v, s)))
+        hashes = self._both(
+            views, lambda v, s: _hash_select(f"{s}:{v.name}", self._side(v.query)[0].exact, self._body(v, s))
+        )
         numeric = [v for v in views if self._side(v.query)[0].doubles]
-        rows = self._both(
-            numeric, lambda v, s: _rows_select(f"{s}:{v.name}", self._select_side(v, s), self._side(v.query)[1], self._body(v, s))
-        ) if numeric else {}
+        rows = (
+            self._both(
+                numeric,
+                lambda v, s: _rows_select(
+                    f"{s}:{v.name}", self._select_side(v, s), self._side(v.query)[1], self._body(v, s)
+                ),
+            )
+            if numeric
+            else {}
+        )
         outcomes = []
         for position, view in enumerate(views):
             [mine], [theirs] = hashes[f"view:{view.name}"], hashes[f"truth:{view.name}"]
@@ -202,7 +216,9 @@ class Comparison:
             if (mine["n"], mine["h"]) != (theirs["n"], theirs["h"]):
                 outcome.failure = f"{mine['n']} rows, truth has {theirs['n']}; {self._except_all(view)}"
             elif view in numeric:
-                outcome.failure = numeric_difference(rows.get(f"truth:{view.name}", []), rows.get(f"view:{view.name}", []))
+                outcome.failure = numeric_difference(
+                    rows.get(f"truth:{view.name}", []), rows.get(f"view:{view.name}", [])
+                )
             elif position == batch % len(views):
                 outcome.failure = self._except_all(view)
             if not outcome.failure:

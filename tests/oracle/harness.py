@@ -158,10 +158,15 @@ class World:
         table, name = source.table, f"{self.schema}.{source.table.name}"
         columns = ", ".join(table.column_names)
         if source.kind == "weights":
-            self.sql(f"CREATE TABLE {name} ({table.declaration()}, w BIGINT) USING parquet "
-                     "TBLPROPERTIES ('ivm.weightColumn' = 'w')", table.name)
-            bag = (f"SELECT {columns} FROM (SELECT {columns}, sum(w) AS copies FROM {name} GROUP BY {columns}) "
-                   "LATERAL VIEW explode(array_repeat(0, CAST(copies AS INT))) AS copy")
+            self.sql(
+                f"CREATE TABLE {name} ({table.declaration()}, w BIGINT) USING parquet "
+                "TBLPROPERTIES ('ivm.weightColumn' = 'w')",
+                table.name,
+            )
+            bag = (
+                f"SELECT {columns} FROM (SELECT {columns}, sum(w) AS copies FROM {name} GROUP BY {columns}) "
+                "LATERAL VIEW explode(array_repeat(0, CAST(copies AS INT))) AS copy"
+            )
         else:
             using = "delta" if source.kind.startswith("delta") else "parquet"
             feed = " TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')" if source.kind == "delta-cdf" else ""
@@ -228,8 +233,9 @@ class World:
                     inserts.append((back, 1))
         self._apply(source, inserts, deletes, updates)
 
-    def _apply(self, source: Source, inserts: list[tuple[Row, int]], deletes: list[int],
-               updates: list[tuple[int, Row]]) -> None:
+    def _apply(
+        self, source: Source, inserts: list[tuple[Row, int]], deletes: list[int], updates: list[tuple[int, Row]]
+    ) -> None:
         table, name = source.table, f"{self.schema}.{source.table.name}"
         signed: list[tuple[Row, int]] = []
         for i, new in updates:
@@ -248,13 +254,18 @@ class World:
             self.sql(f"INSERT INTO {name} VALUES {values}", table.name)
         elif source.kind == "rewrite":
             everything = [table.literal(row) for row, copies in source.rows.values() for _ in range(copies)]
-            verb = f"INSERT OVERWRITE {name} VALUES " + ", ".join(everything) if everything else f"TRUNCATE TABLE {name}"
+            verb = (
+                f"INSERT OVERWRITE {name} VALUES " + ", ".join(everything) if everything else f"TRUNCATE TABLE {name}"
+            )
             self.sql(verb, table.name)
         else:
             for i, new in updates:
                 columns = ", ".join(table.column_names)
-                self.sql(f"MERGE INTO {name} AS o USING (SELECT * FROM VALUES {table.literal(new)} AS n({columns})) AS n "
-                         "ON o.id = n.id WHEN MATCHED THEN UPDATE SET *", table.name)
+                self.sql(
+                    f"MERGE INTO {name} AS o USING (SELECT * FROM VALUES {table.literal(new)} AS n({columns})) AS n "
+                    "ON o.id = n.id WHEN MATCHED THEN UPDATE SET *",
+                    table.name,
+                )
             if deletes:
                 self.sql(f"DELETE FROM {name} WHERE id IN ({', '.join(map(str, deletes))})", table.name)
             if inserts:
@@ -272,8 +283,9 @@ class World:
             policy = "REFRESH POLICY INCREMENTAL" if incremental_only else "REFRESH POLICY AUTO"
             self.sql(f"SET spark.sql.ansi.enabled={str(query.ansi).lower()}", query.name)
             try:
-                self.sql(f"CREATE INCREMENTAL VIEW {self.schema}.{view.name} {mode} {policy} AS {query.view_sql}",
-                         query.name)
+                self.sql(
+                    f"CREATE INCREMENTAL VIEW {self.schema}.{view.name} {mode} {policy} AS {query.view_sql}", query.name
+                )
                 view.strategy = self.describe(view)["strategy"]
             except Exception as error:  # noqa: BLE001 - every refusal is a finding, whatever its class
                 view.created_error = f"{type(error).__name__}: {str(error)[:600]}"

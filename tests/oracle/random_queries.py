@@ -15,22 +15,65 @@ from .tables import TABLE_SETS, Table
 
 #: Columns that may be equated, by table set: each list is one domain of values.
 DOMAINS: dict[str, list[list[str]]] = {
-    "types": [["f.k1", "g.k1", "iv.k1"], ["f.k2", "h.k2"], ["f.ks", "g.ks"], ["f.d", "g.d"], ["f.bo", "h.bo"], ["f.b", "h.b"]],
+    "types": [
+        ["f.k1", "g.k1", "iv.k1"],
+        ["f.k2", "h.k2"],
+        ["f.ks", "g.ks"],
+        ["f.d", "g.d"],
+        ["f.bo", "h.bo"],
+        ["f.b", "h.b"],
+    ],
     "graph": [["r.a", "edge.src", "edge.dst", "u.e"], ["r.b", "s.b"], ["s.c", "t.c"], ["t.d", "u.d"]],
-    "shop": [["customer.ck", "orders.ck"], ["orders.ok", "lineitem.ok"], ["lineitem.pk", "part.pk"],
-             ["customer.nk", "nation.nk", "lineitem.nk"], ["nation.rk", "region.rk"]],
+    "shop": [
+        ["customer.ck", "orders.ck"],
+        ["orders.ok", "lineitem.ok"],
+        ["lineitem.pk", "part.pk"],
+        ["customer.nk", "nation.nk", "lineitem.nk"],
+        ["nation.rk", "region.rk"],
+    ],
 }
 
 #: Summed without overflow or order dependence. Products across tables only of decimals that stay within 38 digits.
-DECIMALS = {"f": ["d9", "d18"], "g": ["r"], "h": ["wgt"], "r": ["x"], "s": ["x"], "edge": ["cost"], "customer": ["bal"],
-            "orders": ["total"], "lineitem": ["price", "disc"], "part": ["cost"]}
-INTEGERS = {"f": ["i1", "i2", "i4"], "g": ["x"], "r": ["v"], "s": ["v"], "t": ["v"], "u": ["v"], "lineitem": ["qty"],
-            "part": ["size"]}
+DECIMALS = {
+    "f": ["d9", "d18"],
+    "g": ["r"],
+    "h": ["wgt"],
+    "r": ["x"],
+    "s": ["x"],
+    "edge": ["cost"],
+    "customer": ["bal"],
+    "orders": ["total"],
+    "lineitem": ["price", "disc"],
+    "part": ["cost"],
+}
+INTEGERS = {
+    "f": ["i1", "i2", "i4"],
+    "g": ["x"],
+    "r": ["v"],
+    "s": ["v"],
+    "t": ["v"],
+    "u": ["v"],
+    "lineitem": ["qty"],
+    "part": ["size"],
+}
 DOUBLES = {"f": ["db"], "g": ["y"], "t": ["y"]}
-GROUPS = {"f": ["k1", "ks", "bo", "d", "s", "b"], "g": ["grp", "k1", "kdb"], "h": ["nm", "k2", "bo"], "iv": ["ym", "k1", "tn"],
-          "r": ["a", "b"], "s": ["tag", "b", "c"], "t": ["c", "d"], "u": ["d", "e"], "edge": ["src", "dst"],
-          "customer": ["segment", "ck", "nk"], "orders": ["prio", "odate", "ck"], "lineitem": ["ship", "pk"],
-          "part": ["brand", "pk"], "nation": ["nname", "rk"], "region": ["rname"]}
+GROUPS = {
+    "f": ["k1", "ks", "bo", "d", "s", "b"],
+    "g": ["grp", "k1", "kdb"],
+    "h": ["nm", "k2", "bo"],
+    "iv": ["ym", "k1", "tn"],
+    "r": ["a", "b"],
+    "s": ["tag", "b", "c"],
+    "t": ["c", "d"],
+    "u": ["d", "e"],
+    "edge": ["src", "dst"],
+    "customer": ["segment", "ck", "nk"],
+    "orders": ["prio", "odate", "ck"],
+    "lineitem": ["ship", "pk"],
+    "part": ["brand", "pk"],
+    "nation": ["nname", "rk"],
+    "region": ["rname"],
+}
 
 #: Expected rows of a join beyond which a random query is drawn again: the oracle's time is for many small cases.
 LARGEST_JOIN = 4000.0
@@ -63,8 +106,13 @@ def _draw(random: np.random.Generator, table_set: str, seed: int) -> tuple[Query
     while len(occurrences) < wanted:
         # A tree: each new table is equated with exactly one that is there, so the join is acyclic by construction.
         anchor = occurrences[int(random.integers(len(occurrences)))]
-        edges = [(left, right) for domain in DOMAINS[table_set] for left in domain for right in domain
-                 if left.split(".")[0] == anchor.table.name and (left != right or random.random() < 0.15)]
+        edges = [
+            (left, right)
+            for domain in DOMAINS[table_set]
+            for left in domain
+            for right in domain
+            if left.split(".")[0] == anchor.table.name and (left != right or random.random() < 0.15)
+        ]
         if not edges:
             break
         left, right = edges[int(random.integers(len(edges)))]
@@ -92,7 +140,9 @@ def _filter(random: np.random.Generator, o: _Occurrence) -> str:
     return _pick(random, options)
 
 
-def _from(random: np.random.Generator, occurrences: list[_Occurrence], conditions: list[str], filters: list[str]) -> str:
+def _from(
+    random: np.random.Generator, occurrences: list[_Occurrence], conditions: list[str], filters: list[str]
+) -> str:
     names = [f"{o.table.name} AS {o.alias}" for o in occurrences]
     if random.random() < 0.5:
         where = " AND ".join(conditions + filters)
@@ -123,7 +173,9 @@ def _aggregate_query(random: np.random.Generator, name: str, occurrences: list[_
             operator = _pick(random, ["*", "+", "-"])
             aggregates.append(f"sum({_pick(random, decimals)} {operator} {_pick(random, decimals)}) AS {label}")
         elif shape < 0.8 and integers and decimals:
-            aggregates.append(f"sum(CASE WHEN {_pick(random, integers)} > 3 THEN {_pick(random, decimals)} END) AS {label}")
+            aggregates.append(
+                f"sum(CASE WHEN {_pick(random, integers)} > 3 THEN {_pick(random, decimals)} END) AS {label}"
+            )
         elif shape < 0.9 and doubles:
             column = _pick(random, doubles)
             aggregates.append(f"sum({column}) AS {label}")

@@ -110,7 +110,9 @@ def day(span: int) -> Draw:
 
 
 def moment(span: int) -> Draw:
-    return lambda random: EPOCH + dt.timedelta(seconds=int(random.integers(span)), microseconds=int(random.integers(10**6)))
+    return lambda random: (
+        EPOCH + dt.timedelta(seconds=int(random.integers(span)), microseconds=int(random.integers(10**6)))
+    )
 
 
 SPECIAL_DOUBLES = choice(float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1e15, 5e-324)
@@ -189,7 +191,11 @@ TYPES = (
         (
             _c("k1", "INT", K),
             _c("ym", "INTERVAL YEAR TO MONTH", nullable(choice("0-0", "1-2", "-3-4", "10-11"))),
-            _c("dy", "INTERVAL DAY TO SECOND", nullable(choice("0 00:00:00", "1 02:03:04.5", "-5 06:07:08", "9 00:00:01"))),
+            _c(
+                "dy",
+                "INTERVAL DAY TO SECOND",
+                nullable(choice("0 00:00:00", "1 02:03:04.5", "-5 06:07:08", "9 00:00:01")),
+            ),
             _c("tn", "TIMESTAMP_NTZ", nullable(moment(10))),
         ),
         initial_rows=12,
@@ -227,31 +233,81 @@ GRAPH = (
         ),
         initial_rows=24,
     ),
-    Table("t", (_c("c", "INT", N), _c("d", "SMALLINT", N), _c("v", "INT", nullable(integer(-5, 5))),
-                _c("y", "DOUBLE", nullable(rarely(SPECIAL_DOUBLES, real(-5, 5), 0.04)))), initial_rows=20),
+    Table(
+        "t",
+        (
+            _c("c", "INT", N),
+            _c("d", "SMALLINT", N),
+            _c("v", "INT", nullable(integer(-5, 5))),
+            _c("y", "DOUBLE", nullable(rarely(SPECIAL_DOUBLES, real(-5, 5), 0.04))),
+        ),
+        initial_rows=20,
+    ),
     Table("u", (_c("d", "BIGINT", N), _c("e", "INT", N), _c("v", "BIGINT", nullable(integer(0, 9)))), initial_rows=16),
-    Table("edge", (_c("src", "INT", N), _c("dst", "INT", N), _c("cost", "DECIMAL(9,2)", nullable(money(0, 9, 2)))),
-          initial_rows=20),
+    Table(
+        "edge",
+        (_c("src", "INT", N), _c("dst", "INT", N), _c("cost", "DECIMAL(9,2)", nullable(money(0, 9, 2)))),
+        initial_rows=20,
+    ),
 )
 
 SHOP = (
-    Table("customer", (_c("ck", "INT", integer(0, 9)), _c("segment", "STRING", nullable(choice("AUTO", "HOME", "ß", ""))),
-                       _c("nk", "INT", nullable(integer(0, 4))), _c("bal", "DECIMAL(12,2)", nullable(money(-999, 9999, 2)))),
-          initial_rows=12),
-    Table("orders", (_c("ok", "BIGINT", nullable(integer(0, 24), 0.04)), _c("ck", "INT", nullable(integer(0, 11))),
-                     _c("odate", "DATE", nullable(day(12))), _c("prio", "STRING", nullable(choice("1-HIGH", "2-LOW"))),
-                     _c("total", "DECIMAL(12,2)", nullable(money(0, 5000, 2)))), initial_rows=25),
-    Table("lineitem", (_c("ok", "BIGINT", nullable(integer(0, 24), 0.04)), _c("pk", "INT", nullable(integer(0, 7))),
-                       _c("nk", "INT", nullable(integer(0, 4))), _c("qty", "INT", nullable(integer(1, 50))),
-                       _c("price", "DECIMAL(12,2)", nullable(money(1, 900, 2))),
-                       _c("disc", "DECIMAL(4,2)", nullable(money(0, 0.1, 2))), _c("ship", "DATE", nullable(day(12)))),
-          initial_rows=50),
-    Table("part", (_c("pk", "INT", integer(0, 8)), _c("brand", "STRING", nullable(choice("B1", "B2", "B3"))),
-                   _c("cost", "DECIMAL(9,2)", nullable(money(1, 90, 2))), _c("size", "SMALLINT", nullable(integer(1, 9)))),
-          initial_rows=10),
-    Table("nation", (_c("nk", "INT", integer(0, 4)), _c("nname", "STRING", nullable(choice("FR", "DE", "日本"))),
-                     _c("rk", "INT", nullable(integer(0, 2)))), initial_rows=6),
-    Table("region", (_c("rk", "INT", integer(0, 2)), _c("rname", "STRING", nullable(choice("EU", "AS")))), initial_rows=3),
+    Table(
+        "customer",
+        (
+            _c("ck", "INT", integer(0, 9)),
+            _c("segment", "STRING", nullable(choice("AUTO", "HOME", "ß", ""))),
+            _c("nk", "INT", nullable(integer(0, 4))),
+            _c("bal", "DECIMAL(12,2)", nullable(money(-999, 9999, 2))),
+        ),
+        initial_rows=12,
+    ),
+    Table(
+        "orders",
+        (
+            _c("ok", "BIGINT", nullable(integer(0, 24), 0.04)),
+            _c("ck", "INT", nullable(integer(0, 11))),
+            _c("odate", "DATE", nullable(day(12))),
+            _c("prio", "STRING", nullable(choice("1-HIGH", "2-LOW"))),
+            _c("total", "DECIMAL(12,2)", nullable(money(0, 5000, 2))),
+        ),
+        initial_rows=25,
+    ),
+    Table(
+        "lineitem",
+        (
+            _c("ok", "BIGINT", nullable(integer(0, 24), 0.04)),
+            _c("pk", "INT", nullable(integer(0, 7))),
+            _c("nk", "INT", nullable(integer(0, 4))),
+            _c("qty", "INT", nullable(integer(1, 50))),
+            _c("price", "DECIMAL(12,2)", nullable(money(1, 900, 2))),
+            _c("disc", "DECIMAL(4,2)", nullable(money(0, 0.1, 2))),
+            _c("ship", "DATE", nullable(day(12))),
+        ),
+        initial_rows=50,
+    ),
+    Table(
+        "part",
+        (
+            _c("pk", "INT", integer(0, 8)),
+            _c("brand", "STRING", nullable(choice("B1", "B2", "B3"))),
+            _c("cost", "DECIMAL(9,2)", nullable(money(1, 90, 2))),
+            _c("size", "SMALLINT", nullable(integer(1, 9))),
+        ),
+        initial_rows=10,
+    ),
+    Table(
+        "nation",
+        (
+            _c("nk", "INT", integer(0, 4)),
+            _c("nname", "STRING", nullable(choice("FR", "DE", "日本"))),
+            _c("rk", "INT", nullable(integer(0, 2))),
+        ),
+        initial_rows=6,
+    ),
+    Table(
+        "region", (_c("rk", "INT", integer(0, 2)), _c("rname", "STRING", nullable(choice("EU", "AS")))), initial_rows=3
+    ),
 )
 
 TABLE_SETS: dict[str, tuple[Table, ...]] = {"types": TYPES, "graph": GRAPH, "shop": SHOP}

@@ -40,8 +40,16 @@ def chunks(queries: list[Query]) -> list[list[Query]]:
     return [queries[i : i + VIEWS_A_WORLD] for i in range(0, len(queries), VIEWS_A_WORLD)]
 
 
-def run_world(spark: Any, table_set: str, queries: list[Query], seed: int, *, on_read: bool = False,
-              batches: int = BATCHES, directory: pathlib.Path) -> Summary:
+def run_world(
+    spark: Any,
+    table_set: str,
+    queries: list[Query],
+    seed: int,
+    *,
+    on_read: bool = False,
+    batches: int = BATCHES,
+    directory: pathlib.Path,
+) -> Summary:
     """Creates the views, applies the batches, compares after each; the summary says what was and was not proven."""
     summary = Summary(batches=batches)
     with World(spark, table_set, seed, partitions=(1, 4)[seed % 2]) as world:
@@ -76,7 +84,9 @@ def run_world(spark: Any, table_set: str, queries: list[Query], seed: int, *, on
                     touched = sum(batch.changed.get(t, 0) for t in view.query.tables)
                     kind = world.describe(view)["last_refresh_kind"]
                     if touched and view.strategy != "full" and kind != "incremental":
-                        _record(summary, world, Outcome(view, number, failure=f"the read refreshed by {kind}"), directory)
+                        _record(
+                            summary, world, Outcome(view, number, failure=f"the read refreshed by {kind}"), directory
+                        )
     return summary
 
 
@@ -94,8 +104,10 @@ def _record(summary: Summary, world: World, outcome: Outcome, directory: pathlib
 
 
 def verdict(summary: Summary, capacity: str = "") -> None:
-    print(f"\noracle {capacity}: {len(summary.queries)} queries, {summary.batches} batches, {summary.comparisons} comparisons, "
-          f"{len(summary.vacuous)} vacuous, {len(summary.failures)} failures")
+    print(
+        f"\noracle {capacity}: {len(summary.queries)} queries, {summary.batches} batches, {summary.comparisons} comparisons, "
+        f"{len(summary.vacuous)} vacuous, {len(summary.failures)} failures"
+    )
     for line in summary.vacuous[:SHOWN_FAILURES]:
         print(f"  vacuous: {line}")
     assert not summary.failures, "\n".join(summary.failures[:20])
@@ -126,7 +138,9 @@ def test_reading_alone_refreshes(spark: Any, directory: pathlib.Path) -> None:
 @pytest.mark.parametrize("table_set", SETS)
 def test_larger_sample(spark: Any, table_set: str, directory: pathlib.Path) -> None:
     seed = SEED + 10 + SETS.index(table_set)
-    queries = sample(table_set, 2 * SAMPLE // 3 or 1, SEED + 1) + [random_query(table_set, SEED * 1000 + i) for i in range(6)]
+    queries = sample(table_set, 2 * SAMPLE // 3 or 1, SEED + 1) + [
+        random_query(table_set, SEED * 1000 + i) for i in range(6)
+    ]
     verdict(run_world(spark, table_set, queries, seed, directory=directory), f"{table_set}, larger")
 
 
@@ -144,10 +158,15 @@ def results() -> Iterator[list[tuple[str, Summary]]]:
 
 def results_table(parts: list[tuple[str, Summary]]) -> str:
     total = Summary()
-    lines = ["# The oracle's long run", "",
-             "Written by `pytest -m long tests/oracle`. A comparison is one view against Spark's answer after one batch; *vacuous* ones",
-             "(both sides empty, or not kept incrementally) prove nothing and are not counted as passes.", "",
-             "| part | queries | batches | comparisons | vacuous | failures |", "|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "# The oracle's long run",
+        "",
+        "Written by `pytest -m long tests/oracle`. A comparison is one view against Spark's answer after one batch; *vacuous* ones",
+        "(both sides empty, or not kept incrementally) prove nothing and are not counted as passes.",
+        "",
+        "| part | queries | batches | comparisons | vacuous | failures |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for name, part in parts:
         total.merge(part)
         lines.append(_line(name, part))
@@ -168,18 +187,25 @@ RANDOM = [(SETS[w % len(SETS)], w) for w in range(-(-RANDOM_QUERIES // VIEWS_A_W
 
 @pytest.mark.long
 @pytest.mark.parametrize(("table_set", "chunk", "seed"), HAND_WRITTEN)
-def test_all_hand_written(spark: Any, results: list[tuple[str, Summary]], table_set: str, chunk: int, seed: int,
-                          directory: pathlib.Path) -> None:
-    summary = run_world(spark, table_set, chunks(QUERIES[table_set])[chunk], seed + chunk, batches=6, directory=directory)
+def test_all_hand_written(
+    spark: Any, results: list[tuple[str, Summary]], table_set: str, chunk: int, seed: int, directory: pathlib.Path
+) -> None:
+    summary = run_world(
+        spark, table_set, chunks(QUERIES[table_set])[chunk], seed + chunk, batches=6, directory=directory
+    )
     results.append((f"{table_set} {chunk}, seed {seed + chunk}", summary))
     verdict(summary, f"{table_set} {chunk}")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("table_set", "world"), RANDOM)
-def test_random(spark: Any, results: list[tuple[str, Summary]], table_set: str, world: int, directory: pathlib.Path) -> None:
+def test_random(
+    spark: Any, results: list[tuple[str, Summary]], table_set: str, world: int, directory: pathlib.Path
+) -> None:
     numbers = range(world * VIEWS_A_WORLD, min((world + 1) * VIEWS_A_WORLD, RANDOM_QUERIES))
-    summary = run_world(spark, table_set, [random_query(table_set, 5000 + i) for i in numbers], 500 + world, directory=directory)
+    summary = run_world(
+        spark, table_set, [random_query(table_set, 5000 + i) for i in numbers], 500 + world, directory=directory
+    )
     results.append((f"random {table_set} {world}", summary))
     verdict(summary, f"random {world}")
 
