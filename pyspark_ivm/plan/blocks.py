@@ -382,7 +382,8 @@ def _rows(
         outputs=exported,
         aggregates=(),
         residual=joins.residual,
-        query_class=classify(graph, output),
+        # A bag is kept over the cover; an aggregate above asks about the outputs alone.
+        query_class=classify(graph, output if emits else carried),
         statistics=statistics,
         filters=tuple(i.filters for i in inputs),
         not_chosen=not_chosen,

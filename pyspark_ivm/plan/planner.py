@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_ivm.plan.blocks import Block, cut
+from pyspark_ivm.plan.costs import atom_cost
 from pyspark_ivm.plan.explain import Explained, explain_blocks, explain_full
 from pyspark_ivm.plan.export import Export, read_export
 from pyspark_ivm.plan.reasons import NotIncremental, Reason, reason
@@ -53,7 +54,8 @@ def collect_reasons(draft: Draft) -> None:
     """Why updates are not all O(1), or why one block was not enough."""
     found = [r for b in draft.blocks for r in b.not_chosen]
     first = draft.blocks[0]
-    if not found and first.query_class != "q-hierarchical":
+    costs = [atom_cost(first.plan, first.statistics, a.id).text for a in first.plan.atoms]
+    if not found and set(costs) != {"O(1)"}:
         found.append(reason("NOT_Q_HIERARCHICAL", block=first.plan.id))
     draft.reasons = tuple(found)
 

@@ -11,6 +11,7 @@ from pyspark_ivm.plan.classify import classify
 from pyspark_ivm.plan.gyo import cyclic_core
 from pyspark_ivm.plan.hypergraph import Hypergraph
 from pyspark_ivm.plan.planner import plan
+from tests.plan.builder import Builder
 from tests.plan.queries import QUERIES
 
 
@@ -85,3 +86,29 @@ def test_partition_variable_replicates_least() -> None:
     assert blocks("segments", partitions=1)[0].partition is None
     (b,) = blocks("groups_of_two_tables", partitions=4)
     assert b.partition is not None and b.variables[b.partition].name == "a.k" and not b.partials
+
+
+def test_many_tables_plan_at_once() -> None:
+    """A search over unions of hyperedges would never end here."""
+    q = Builder()
+    n = 25
+    fact = q.table("fact", rows=10**6, **{f"k{i}": "int" for i in range(n)})
+    node: Any = fact
+    names = {}
+    for i in range(n):
+        dimension = q.table(f"d{i}", k="int", name="string")
+        node = q.join(node, dimension, getattr(fact, f"k{i}") == dimension.k)
+        names[f"n{i}"] = dimension.name
+    (block,) = plan(q.export(q.project(node, **names)))["ok"]["blocks"]
+    assert len(block["inputs"]) == n + 1
+
+
+def test_bag_of_a_hierarchical_join_is_kept_in_constant_time() -> None:
+    q = Builder()
+    tables = [q.table(f"t{i}", k="int", v="int") for i in range(4)]
+    node: Any = tables[0]
+    for t in tables[1:]:
+        node = q.join(node, t, tables[0].k == t.k)
+    answer = plan(q.export(q.project(node, **{f"v{i}": t.v for i, t in enumerate(tables)})))["ok"]
+    assert set(answer["costs"].values()) == {"O(1)"} and answer["reasons"] == []
+    assert "Class: q-hierarchical" in answer["explain"]
