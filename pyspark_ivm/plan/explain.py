@@ -57,7 +57,7 @@ def _better(r: Reason) -> str:
 
 def _block(b: Block, printer: SqlPrinter) -> list[str]:
     p = b.plan
-    lines = [f"Block {p.id}: {_purpose(b)}", "  Strategy: yannakakis", f"  Class: {b.query_class}", "  Join tree:"]
+    lines = [f"Block {p.id}: {_purpose(b)}", "Strategy: yannakakis", f"  Class: {b.query_class}", "  Join tree:"]
     lines += _draw(p, p.root, "    ", "")
     if b.residual:
         lines.append(f"  Residual filter (by Spark): {' AND '.join(printer(c) for c in b.residual)}")

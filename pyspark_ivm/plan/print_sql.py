@@ -3,11 +3,16 @@ analyzer put in. Spark never reads this text."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import cached_property
 from typing import Any
 
 from pyspark_ivm.plan.export import Export
+
+
+#: Spark writes decimal literals as 0.05BD
+_DECIMAL = re.compile(r"\b(\d+(?:\.\d+)?)BD\b")
 
 
 class SqlPrinter:
@@ -43,7 +48,7 @@ def pretty(sql: str, labels: dict[str, str]) -> str:
         import sqlglot
         from sqlglot import expressions as exp
 
-        tree = sqlglot.parse_one(sql, dialect="spark")
+        tree = sqlglot.parse_one(_DECIMAL.sub(r"\1", sql), dialect="spark")
 
         def simplify(node: Any) -> Any:
             if isinstance(node, exp.Column):

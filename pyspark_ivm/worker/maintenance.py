@@ -109,6 +109,7 @@ class PartitionTask:
             else:
                 lineage = (spec.get("partitions") or {}).get(str(partition))
                 self.held = store.acquire(layout, spec["planHash"], spec["directory"], partition, lineage)
+            self.errors_before, self.bytes_before = (0, 0) if self.build else (self.held.state.live_errors(), self.held.state.bytes)
             self.held.state.begin_batch(journaling=not self.build)
             self.held.before = None  # the undo of the batch before is gone
         except StateDamaged as e:
@@ -227,6 +228,7 @@ class PartitionTask:
         return {
             **head, "status": "ok", "file": file, "checkpoint": checkpoint, "rowsIn": self._rows_in(resynced), "touched": state.touched,
             "rowsChanged": changed, "liveErrors": state.live_errors(), "stateBytes": state.bytes, "liveRows": state.live_rows(),
+            "liveErrorsDelta": state.live_errors() - self.errors_before, "stateBytesDelta": state.bytes - self.bytes_before,
         }, emission  # fmt: skip
 
     def _rows_in(self, resynced: dict[int, int]) -> dict[str, int]:

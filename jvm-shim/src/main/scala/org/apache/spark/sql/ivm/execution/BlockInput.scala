@@ -1,5 +1,6 @@
 package org.apache.spark.sql.ivm.execution
 
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.ivm.export.{ExportedPlan, Throwing}
@@ -148,9 +149,17 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
     case v => v.typeName == "variant"
   }
 
+  /** A row for every partition that says nothing: a resynced table may have become empty, and its partitions must hear of it. */
+  private def wake: LogicalPlan = {
+    val output = wireAttributes
+    val nothing = output.drop(5).map(_ => null: Any)
+    LocalRelation(output, (0 until partitions).map(p => InternalRow.fromSeq(Seq[Any](p, -1, 1L, null, 0) ++ nothing)))
+  }
+
   /** All wire rows of the block, brought to the partitions' tasks. */
-  def gather(parts: Seq[LogicalPlan]): LogicalPlan = {
-    val all = if (parts.size == 1) parts.head else Union(parts)
+  def gather(parts: Seq[LogicalPlan], wakeAll: Boolean): LogicalPlan = {
+    val every = if (wakeAll) parts :+ wake else parts
+    val all = if (every.size == 1) every.head else Union(every)
     if (partitions == 1) Repartition(1, shuffle = false, all)
     else RepartitionByExpression(Seq(all.output.head), all, partitions)
   }

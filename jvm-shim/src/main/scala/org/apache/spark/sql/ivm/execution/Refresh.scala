@@ -264,7 +264,7 @@ class Refresh(runtime: ViewRuntime) {
           if (!block.deltas) Seq(summaryColumn)
           else AttributeReference("w", LongType)() +:
             block.outputKinds.zipWithIndex.map { case (k, i) => AttributeReference(s"o$i", Wire.slotType(k))() } :+ summaryColumn
-        val maintained = PythonCalls.mapInArrow("maintain", spec.toString, columns, input.gather(parts))
+        val maintained = PythonCalls.mapInArrow("maintain", spec.toString, columns, input.gather(parts, wakeAll = own.exists(resync)))
         outputs(block.id) = maintained
         loose(block.id) = maintained
       }

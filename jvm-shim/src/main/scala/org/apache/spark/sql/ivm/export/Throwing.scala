@@ -1,5 +1,7 @@
 package org.apache.spark.sql.ivm.export
 
+import scala.util.Try
+
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateFunction, Average, Sum}
 import org.apache.spark.sql.types._
@@ -7,7 +9,8 @@ import org.apache.spark.sql.types._
 /** Whether evaluating an expression may raise. Unknown expressions may: the price is an error channel, never an answer. */
 private[ivm] object Throwing {
 
-  def apply(e: Expression): Boolean = !safe(e) || e.children.exists(apply)
+  def apply(e: Expression): Boolean =
+    if (e.foldable) Try(e.eval()).isFailure else !safe(e) || e.children.exists(apply)
 
   def containsPythonUDF(e: Expression): Boolean = e.exists(_.isInstanceOf[PythonUDF])
 
