@@ -8,8 +8,10 @@ import org.apache.spark.sql.ivm.parser.IncrementalViewParser
 
 /** What `spark.sql.extensions=org.apache.spark.sql.ivm.IncrementalViewExtensions` adds to a session. In the order in which Spark runs it:
   *
-  *  1. parser: [[IncrementalViewParser]] takes the statements of incremental views, by their leading keywords, and passes on all others untouched.
-  *  1. analyzer, batch "Hints", before names are looked up: [[RefuseStatementsByName]] refuses INSERT, DROP TABLE, ALTER TABLE … on a view.
+  *  1. parser: [[IncrementalViewParser]] takes the statements of incremental views, by their leading keywords, and passes on
+  *     all others untouched.
+  *  1. analyzer, batch "Hints", before names are looked up: [[RefuseStatementsByName]] refuses INSERT, DROP TABLE,
+  *     ALTER TABLE … on a view.
   *  1. analyzer, batch "Resolution", after Spark's own rules in each pass:
   *     [[RefuseResolvedStatements]] refuses the same where the name appears only now (DataFrame writer, `IDENTIFIER(…)`), then
   *     [[ResolveIncrementalViews]] puts the view's leaf where `FindDataSourceTable` put the stub of the provider `ivm`.

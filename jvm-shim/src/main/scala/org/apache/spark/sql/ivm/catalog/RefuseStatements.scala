@@ -52,7 +52,8 @@ private object Refusals {
 
   private def instead(statement: String, view: String): String = statement.takeWhile(_ != ' ') match {
     case "DROP" => s"DROP INCREMENTAL VIEW $view"
-    case "ALTER" | "COMMENT" | "RENAME" | "SET" | "UNSET" | "ADD" => s"ALTER INCREMENTAL VIEW $view …, or CREATE OR REPLACE INCREMENTAL VIEW $view AS …"
+    case "ALTER" | "COMMENT" | "RENAME" | "SET" | "UNSET" | "ADD" =>
+      s"ALTER INCREMENTAL VIEW $view …, or CREATE OR REPLACE INCREMENTAL VIEW $view AS …"
     case "REPLACE" => s"CREATE OR REPLACE INCREMENTAL VIEW $view AS …"
     case "CACHE" => s"REFRESH INCREMENTAL VIEW $view: its rows are kept already (a DataFrame's cache() keeps a snapshot)"
     case "ANALYZE" => s"DESCRIBE EXTENDED INCREMENTAL VIEW $view"
@@ -84,7 +85,7 @@ case class RefuseStatementsByName(spark: SparkSession) extends Rule[LogicalPlan]
     case update: UpdateTable => named(update.table)
     case merge: MergeIntoTable => named(merge.targetTable)
     case cache: CacheTable => named(cache.table)
-    case command: Command => command.children.headOption.orElse(command.innerChildren.collectFirst { case p: LogicalPlan => p }).flatMap(named)
+    case command: Command => command.children.headOption.flatMap(named)
     case _ => None
   }
 
@@ -99,7 +100,9 @@ case class RefuseStatementsByName(spark: SparkSession) extends Rule[LogicalPlan]
   }
 }
 
-/** Refuses what has no name to look up early: the DataFrame writer's commands, names given as `IDENTIFIER(…)`, Spark's version 1 commands. */
+/** Refuses what has no name to look up early: the DataFrame writer's commands, names given as `IDENTIFIER(…)`, and Spark's
+  * version 1 commands.
+  */
 case class RefuseResolvedStatements(spark: SparkSession) extends Rule[LogicalPlan] {
   import Refusals._
 
@@ -114,7 +117,8 @@ case class RefuseResolvedStatements(spark: SparkSession) extends Rule[LogicalPla
       case _: CreateTableLikeCommand =>
       case command: RunnableCommand if !isHarmless(command) && writes(command) => names(command).foreach(refuse(_, statementOf(command)))
       case _: RunnableCommand =>
-      case command: Command if !isHarmless(command) => command.children.headOption.flatMap(resolved).foreach(refuse(_, statementOf(command)))
+      case command: Command if !isHarmless(command) =>
+        command.children.headOption.flatMap(resolved).foreach(refuse(_, statementOf(command)))
       case _ =>
     }
     plan
