@@ -15,7 +15,7 @@ cache.prepare()
 import numpy as np  # noqa: E402
 from numba import njit, types  # noqa: E402
 
-from pyspark_ivm.index.limbs import add, as_float, assign, f64, i64, multiply, u64, void, words1, words2  # noqa: E402
+from pyspark_ivm.index.limbs import add, as_float, assign, f64, i64, multiply, prefetch, u64, void, words1, words2  # noqa: E402
 
 #: positions in ``meta``
 USED, LIVE, STEP, JOURNALED, START, JOURNALING, NEGATIVE, NEGATIVE_SLOT = range(8)
@@ -24,6 +24,10 @@ META_WORDS = 8
 BUCKETS, BUCKETS_START, ASSIGNED = range(3)
 UNLINKED = -2
 FLOAT_KIND = 3
+#: How many rows ahead a loop asks for memory: a probe is a chain of dependent misses (row → table → tuple), and the processor
+#: overlaps them only if told early. Small tables are in cache anyway.
+ROW_AHEAD, TABLE_AHEAD, TUPLE_AHEAD = 24, 16, 8
+SMALL_TABLE = 1 << 13
 
 slots1 = types.int32[::1]
 
@@ -56,6 +60,23 @@ def find(keys, table, source, row, cols):  # type: ignore[no-untyped-def]
         if same:
             return i64(slot)
         at = (at + u64(1)) & mask
+
+
+@njit(void(words2, slots1, words1, words2, words2, slots1, slots1, i64), cache=True, forceinline=True)
+def look_ahead(source, rows, cols, keys, vecs, table, jpos, i):  # type: ignore[no-untyped-def]
+    """Prefetch for the probes that follow row i."""
+    n = rows.shape[0]
+    mask = u64(table.shape[0] - 1)
+    if i + ROW_AHEAD < n:
+        prefetch(source, i64(rows[i + ROW_AHEAD]) * source.shape[1])
+    if i + TABLE_AHEAD < n:
+        prefetch(table, i64(hash_words(source, i64(rows[i + TABLE_AHEAD]), cols) & mask))
+    if i + TUPLE_AHEAD < n:
+        slot = i64(table[hash_words(source, i64(rows[i + TUPLE_AHEAD]), cols) & mask])
+        if slot >= 0:
+            prefetch(keys, slot * keys.shape[1])
+            prefetch(vecs, slot * vecs.shape[1])
+            prefetch(jpos, slot)
 
 
 @njit(i64(words1, slots1, slots1, i64), cache=True, forceinline=True)
@@ -98,7 +119,10 @@ def upsert(  # type: ignore[no-untyped-def]
     if vecs.shape[0] < capacity:
         capacity = vecs.shape[0]
     limit = table.shape[0] // 2
+    large = table.shape[0] > SMALL_TABLE
     for i in range(start, rows.shape[0]):
+        if large:
+            look_ahead(source, rows, cols, keys, vecs, table, jpos, i)
         changes = mode == 2 or mode == 3
         if not changes:
             for k in range(width):
@@ -204,8 +228,15 @@ def multiply_child(  # type: ignore[no-untyped-def]
     """
     first, direct, want_old = flags & 1, flags & 2, flags & 4
     width = new.shape[1]
+    large = table.shape[0] > SMALL_TABLE
     for i in range(rows.shape[0]):
         slot = i64(rows[i])
+        if large:
+            if not direct:
+                look_ahead(source, rows, cols, keys, vecs, table, jpos, i)
+            elif i + TABLE_AHEAD < rows.shape[0]:
+                prefetch(vecs, i64(rows[i + TABLE_AHEAD]) * vecs.shape[1])
+                prefetch(jpos, i64(rows[i + TABLE_AHEAD]))
         if not direct:
             slot = find(keys, table, source, i64(rows[i]), cols)
         if slot < 0:
@@ -346,6 +377,28 @@ def undo_words(vecs, meta, jslot, jold):  # type: ignore[no-untyped-def]
             meta[LIVE] += 1
 
 
+@njit(void(words2, slots1, words1, words2, slots1, slots1, slots1, slots1, i64), cache=True, forceinline=True)
+def look_ahead_bucket(source, rows, cols, keys, btable, brep, bhead, following, i):  # type: ignore[no-untyped-def]
+    """Prefetch for the index probes that follow row i: row → table → bucket → tuple."""
+    n = rows.shape[0]
+    mask = u64(btable.shape[0] - 1)
+    if i + ROW_AHEAD + 8 < n:
+        prefetch(source, i64(rows[i + ROW_AHEAD + 8]) * source.shape[1])
+    if i + ROW_AHEAD < n:
+        prefetch(btable, i64(hash_words(source, i64(rows[i + ROW_AHEAD]), cols) & mask))
+    if i + TABLE_AHEAD < n:
+        b = i64(btable[hash_words(source, i64(rows[i + TABLE_AHEAD]), cols) & mask])
+        if b >= 0:
+            prefetch(brep, b)
+            prefetch(bhead, b)
+    if i + TUPLE_AHEAD < n:
+        b = i64(btable[hash_words(source, i64(rows[i + TUPLE_AHEAD]), cols) & mask])
+        if b >= 0:
+            prefetch(keys, i64(brep[b]) * keys.shape[1])
+            if bhead[b] >= 0:
+                prefetch(following, i64(bhead[b]))
+
+
 @njit(
     i64(words2, slots1, words1, words2, words2, slots1, words1, slots1, slots1, slots1, slots1, i64, words1, slots1, slots1),
     cache=True,
@@ -363,7 +416,12 @@ def expand(  # type: ignore[no-untyped-def]
     i = state[0]
     resume = state[1]
     mask = u64(btable.shape[0] - 1)
+    large = (table.shape[0] if primary else btable.shape[0]) > SMALL_TABLE
     while i < n:
+        if large and primary:
+            look_ahead(source, rows, cols, keys, vecs, table, following, i)
+        elif large:
+            look_ahead_bucket(source, rows, cols, keys, btable, brep, bhead, following, i)
         slot = i64(-1)
         if resume >= 0:
             slot = resume

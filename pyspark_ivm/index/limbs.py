@@ -16,6 +16,7 @@ cache.prepare()
 import numpy as np  # noqa: E402
 from llvmlite import ir  # noqa: E402
 from numba import njit, types  # noqa: E402
+from numba.core import cgutils  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
 COUNT, INT2, INT3, FLOAT = 0, 1, 2, 3
@@ -62,6 +63,22 @@ def fma(typing, a, b, c):  # type: ignore[no-untyped-def]
         return builder.fma(*arguments)
 
     return f64(f64, f64, f64), emit
+
+
+@intrinsic
+def prefetch(typing, array, index):  # type: ignore[no-untyped-def]
+    """Ask for the cache line of array.flat[index]; the array is contiguous."""
+
+    def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, int32, int32, int32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        builder.call(function, [pointer, int32(0), int32(3), int32(1)])
+        return context.get_dummy_value()
+
+    return void(array, i64), emit
 
 
 @njit(i64(i64), cache=True, forceinline=True)
