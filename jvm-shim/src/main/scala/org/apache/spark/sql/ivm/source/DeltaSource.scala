@@ -154,7 +154,7 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
         now.tableId == delta.metadataAtAnalysis.id
       Changes.Rows(
         if (plain) direct(net)
-        else if (usesFeed) changeFeed(old, now)
+        else if (usesFeed && (net.removed.nonEmpty || net.changeFiles.nonEmpty)) changeFeed(old, now)
         else throughDelta(net, now.version))
     }
   }
