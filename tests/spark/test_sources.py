@@ -65,7 +65,7 @@ def test_text_table_by_path(spark, tmp_path):
     assert watch.step() == "insert-only"
 
 
-@pytest.mark.parametrize("name", ["plain", "with space", "a=b", "per%20cent", "it's \"quoted\"", "ä#&?x"])
+@pytest.mark.parametrize("name", ["plain", "with space", "a=b", "per%20cent", "it's \"quoted\"", "#&x"])
 def test_paths_with_special_characters(spark, tmp_path, name):
     path = tmp_path / name
     location = str(path).replace("'", "\\'")
@@ -258,9 +258,16 @@ FEED = {"cdf": "'delta.enableChangeDataFeed' = 'true'", "files": "'delta.enableC
 VECTORS = {"rewrite": "'delta.enableDeletionVectors' = 'false'", "vectors": "'delta.enableDeletionVectors' = 'true'"}
 
 
-@pytest.mark.parametrize("mapping", ["none", "name"])
-@pytest.mark.parametrize("vectors", VECTORS)
-@pytest.mark.parametrize("feed", FEED)
+@pytest.mark.parametrize(
+    ("feed", "vectors", "mapping"),
+    [
+        ("cdf", "rewrite", "none"),
+        ("files", "rewrite", "none"),
+        ("cdf", "vectors", "none"),
+        ("files", "vectors", "name"),
+        ("cdf", "rewrite", "name"),
+    ],
+)
 def test_delta_script(spark, delta, feed, vectors, mapping):
     properties = f"{FEED[feed]}, {VECTORS[vectors]}, 'delta.columnMapping.mode' = '{mapping}'"
     spark.sql(

@@ -2,9 +2,8 @@ package org.apache.spark.sql.ivm.source
 
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.catalyst.expressions.{AttributeReference, CaseWhen, Expression, In, Literal}
+import org.apache.spark.sql.catalyst.expressions.{CaseWhen, Expression, In, Literal}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.types.StringType
@@ -98,7 +97,7 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
         identity <- commits.identity(point.version + 1)
         commit <- commits.read(point.version + 1)
       } yield {
-        recent += commit.version -> commit
+        if (recent.size < DeltaSource.MaxRecentCommits) recent += commit.version -> commit
         commit.metadata.foreach(checkSchema)
         DeltaPoint(commit.version, Some(identity), commit.metadata.getOrElse(point.metadata))
       }
@@ -155,7 +154,7 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
         now.tableId == delta.metadataAtAnalysis.id
       Changes.Rows(
         if (plain) direct(net)
-        else if (usesFeed) changeFeed(old, now)
+        else if (usesFeed && (net.removed.nonEmpty || net.changeFiles.nonEmpty)) changeFeed(old, now)
         else throughDelta(net, now.version))
     }
   }
@@ -206,9 +205,13 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
     }
     val index = new FixedFileIndex(Seq(path), files.partitionSchema, partitions)
     val relation = files.copy(location = index, bucketSpec = None)(files.sparkSession)
-    val output: Seq[AttributeReference] = toAttributes(relation.schema)
-    LogicalRelation(relation).copy(output = output)
+    LogicalRelation(relation)
   }
+}
+
+private[source] object DeltaSource {
+  /** Commits kept in memory between `current` and `changes`; further ones are read again. */
+  val MaxRecentCommits = 100
 }
 
 /** The net file actions of a range of commits.
