@@ -58,7 +58,7 @@ def base_settings(scratch: Path) -> dict[str, str]:
 
 
 def delta_settings() -> dict[str, str]:
-    """Delta's extension stands first; with it, `spark.sql(q, args)` fails whoever else is there (plain_session.py)."""
+    """Delta's extension stands first; with it, `spark.sql(q, args)` fails whoever else is there."""
     jars = delta_jars()
     if not jars:
         return {}
