@@ -23,7 +23,15 @@ cache.warmup()
 loaded = time.process_time()
 
 from pyspark_ivm.plan.block import (  # noqa: E402
-    Atom, AtomChannel, BlockPlan, Channel, Column, Feature, Node, OutputColumn, Variable,
+    Atom,
+    AtomChannel,
+    BlockPlan,
+    Channel,
+    Column,
+    Feature,
+    Node,
+    OutputColumn,
+    Variable,
 )  # fmt: skip
 from pyspark_ivm.strategies.yannakakis.block import BlockState, Delta  # noqa: E402
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout  # noqa: E402
@@ -142,7 +150,9 @@ def main() -> None:
     orders = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     rng = np.random.default_rng(7)
     print("| what | rows | M rows/s | ms a batch |\n|---|---:|---:|---:|")
-    print(f"| import numba, then load kernels | | | {1000 * (imported - started):.0f}, then {1000 * (loaded - imported):.0f} |")
+    print(
+        f"| import numba, then load kernels | | | {1000 * (imported - started):.0f}, then {1000 * (loaded - imported):.0f} |"
+    )
     state, rate = build(orders, rng)
     print(f"| build (customer, orders, lineitem) | {orders * (LINES_PER_ORDER + 1):,} | {rate / 1e6:.2f} | |")
     for size in (1, 100, 10_000, 1_000_000):

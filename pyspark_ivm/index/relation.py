@@ -55,8 +55,11 @@ class SecondaryIndex:
     """Bucket chains over a subset of the key words. Law: a chain holds exactly the live tuples with its sub-key."""
 
     ARRAYS = ("meta", "table", "rep", "head", "bucket", "prev", "next")
+    bucket: np.ndarray
+    prev: np.ndarray
+    next: np.ndarray
 
-    def __init__(self, columns: Sequence[int], capacity: int) -> None:
+    def __init__(self, columns: Sequence[int] | np.ndarray, capacity: int) -> None:
         self.columns = np.array(columns, np.int64)
         self.meta = np.zeros(3, np.int64)
         self.table = np.full(_FIRST * 2, -1, np.int32)
@@ -112,7 +115,7 @@ class HashRelation:
 
     @property
     def bytes(self) -> int:
-        arrays = [self.keys, self.vecs, self.table, self.jpos, self.jslot, self.jold]
+        arrays: list[np.ndarray] = [self.keys, self.vecs, self.table, self.jpos, self.jslot, self.jold]
         for index in self.indexes:
             arrays += [getattr(index, name) for name in SecondaryIndex.ARRAYS]
         return sum(a.nbytes for a in arrays)
@@ -211,7 +214,9 @@ class HashRelation:
         self.sync_indexes(identity(len(alive)))
 
     # -- writing -----------------------------------------------------------------------------------------------------
-    def upsert(self, source: np.ndarray, rows: np.ndarray, columns: np.ndarray, new: np.ndarray, old: np.ndarray, mode: int) -> None:
+    def upsert(
+        self, source: np.ndarray, rows: np.ndarray, columns: np.ndarray, new: np.ndarray, old: np.ndarray, mode: int
+    ) -> None:
         """See ``kernels.upsert``. Indexes follow with ``sync_indexes``, once a step."""
         done, total = 0, len(rows)
         while done < total:
@@ -295,7 +300,7 @@ class HashRelation:
     def arrays(self, prefix: str) -> dict[str, tuple[np.ndarray, int]]:
         """Name → (array, rows in use): the relation is its bytes. The journal is not part of a checkpoint."""
         used = self.used
-        out = {
+        out: dict[str, tuple[np.ndarray, int]] = {
             f"{prefix}.keys": (self.keys, used),
             f"{prefix}.vecs": (self.vecs, used),
             f"{prefix}.table": (self.table, len(self.table)),

@@ -50,16 +50,25 @@ def _fsync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def write(path: Path, kind: str, plan_hash: str, arrays: dict[str, tuple[np.ndarray, int]], extra: dict[str, Any] | None = None) -> dict[str, Any]:
+def write(
+    path: Path,
+    kind: str,
+    plan_hash: str,
+    arrays: dict[str, tuple[np.ndarray, int]],
+    extra: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Write atomically; returns {"length", "checksum"}. ``arrays``: name → (array, rows in use)."""
-    entries, at = [], 0
+    entries: list[dict[str, Any]] = []
+    at = 0
     for name, (array, used) in arrays.items():
         entries.append({
             "name": name, "dtype": array.dtype.name, "shape": list(array.shape), "used": used, "offset": at,
             "checksum": f"{checksum_bytes(np.ascontiguousarray(array[:used])):016x}",
         })  # fmt: skip
         at += _aligned(array.nbytes)
-    header = json.dumps({"format": FORMAT, "kind": kind, "plan": plan_hash, "arrays": entries, **(extra or {})}).encode()
+    header = json.dumps(
+        {"format": FORMAT, "kind": kind, "plan": plan_hash, "arrays": entries, **(extra or {})}
+    ).encode()
     base = _aligned(16 + len(header))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -69,7 +78,7 @@ def write(path: Path, kind: str, plan_hash: str, arrays: dict[str, tuple[np.ndar
             for entry, (array, used) in zip(entries, arrays.values(), strict=True):
                 if array[:used].nbytes:
                     file.seek(base + entry["offset"])
-                    file.write(memoryview(np.ascontiguousarray(array[:used])).cast("B"))
+                    file.write(np.ascontiguousarray(array[:used]).data.cast("B"))
             file.truncate(base + at)
             file.flush()
             os.fsync(file.fileno())

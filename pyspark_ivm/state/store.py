@@ -66,7 +66,9 @@ def clear_cache() -> None:
     _cache.clear()
 
 
-def acquire(layout: BlockLayout, plan_hash: str, directory: str, partition: int, lineage: dict[str, Any] | None) -> Held:
+def acquire(
+    layout: BlockLayout, plan_hash: str, directory: str, partition: int, lineage: dict[str, Any] | None
+) -> Held:
     """The state at the end of the lineage. Raises StateDamaged. Give it back with ``put_back``."""
     lineage = lineage or {}
     checkpoint, changes = lineage.get("checkpoint"), lineage.get("changes") or []
@@ -82,7 +84,7 @@ def acquire(layout: BlockLayout, plan_hash: str, directory: str, partition: int,
         held = Held(BlockState(layout), plan_hash)
         at = 0
         if checkpoint:
-            header, arrays = _read(directory, checkpoint, plan_hash)
+            _header, arrays = _read(directory, checkpoint, plan_hash)
             held.state.load(arrays)
             held.identities = frozenset({checkpoint["path"]})
     for change in changes[at:]:

@@ -29,7 +29,9 @@ def run(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.RecordBa
     for batch in batches:
         for p, atom, rows in groups(batch):
             if atom == PASS_ON:
-                texts = [] if "s" not in rows.schema.names else [s for s in rows.column("s").to_pylist() if s is not None]
+                texts = (
+                    [] if "s" not in rows.schema.names else [s for s in rows.column("s").to_pylist() if s is not None]
+                )
                 if texts:
                     yield out.summaries(texts)
                     continue
@@ -109,7 +111,9 @@ class PartitionTask:
             else:
                 lineage = (spec.get("partitions") or {}).get(str(partition))
                 self.held = store.acquire(layout, spec["planHash"], spec["directory"], partition, lineage)
-            self.errors_before, self.bytes_before = (0, 0) if self.build else (self.held.state.live_errors(), self.held.state.bytes)
+            self.errors_before, self.bytes_before = (
+                (0, 0) if self.build else (self.held.state.live_errors(), self.held.state.bytes)
+            )
             self.held.state.begin_batch(journaling=not self.build)
             self.held.before = None  # the undo of the batch before is gone
         except StateDamaged as e:
@@ -216,7 +220,9 @@ class PartitionTask:
                 if deltas:
                     file = store.write_change(held, spec["directory"], f"changes/{name}", spec["version"], deltas)
                     if store.checkpoint_due(held, spec.get("checkpointRatio", 0.5)):
-                        checkpoint = store.write_checkpoint(held, spec["directory"], f"checkpoints/{name}", spec["version"])
+                        checkpoint = store.write_checkpoint(
+                            held, spec["directory"], f"checkpoints/{name}", spec["version"]
+                        )
                 else:
                     state.undo()  # strings may have come with rows that cancelled: ids must follow the files
         except Refused as e:

@@ -50,7 +50,9 @@ def byte_ids(array: pa.Array, strings: StringTable) -> tuple[np.ndarray, np.ndar
         array = array.cast(pa.binary())
     large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, np.int64 if large else np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    ends = np.frombuffer(offsets, np.int64 if large else np.int32)[array.offset : array.offset + len(array) + 1].astype(
+        np.int64
+    )
     source = np.frombuffer(data, np.uint8) if data is not None and data.size else _EMPTY_BYTES
     flags = valid if valid is not None else np.ones(len(array), np.bool_)
     return strings.intern(ends, source, np.ascontiguousarray(flags)), valid
@@ -72,10 +74,8 @@ def groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
         rows = order[start:end]
         first = int(rows[0])
-        if int(rows[-1]) - first + 1 == len(rows):
-            part = batch.slice(first, len(rows))
-        else:
-            part = batch.take(pa.array(rows))
+        together = int(rows[-1]) - first + 1 == len(rows)
+        part = batch.slice(first, len(rows)) if together else batch.take(pa.array(rows))
         yield int(p[first]), int(atom[first]), part
 
 
@@ -133,7 +133,9 @@ class AtomEncoder:
                 continue
             low = np.array(column(feature.slots[0])[0])  # a copy: Arrow memory is read-only
             high = np.array(column(feature.slots[1])[0]) if len(feature.slots) == 2 else low
-            encode_value(vecs, o, int(self.relation.layout.kinds[c]), low, high, len(feature.slots) == 2, weights, flags)
+            encode_value(
+                vecs, o, int(self.relation.layout.kinds[c]), low, high, len(feature.slots) == 2, weights, flags
+            )
         return keys, vecs
 
 
@@ -150,7 +152,9 @@ def bytes_array(ids: np.ndarray, nulls: np.ndarray | None, strings: StringTable)
     return pa.Array.from_buffers(pa.binary(), len(ids), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def output_array(plan: BlockPlan, output: int, values: np.ndarray, nulls: np.ndarray | None, strings: StringTable) -> pa.Array:
+def output_array(
+    plan: BlockPlan, output: int, values: np.ndarray, nulls: np.ndarray | None, strings: StringTable
+) -> pa.Array:
     o = plan.outputs[output]
     if plan.variables[o.variable].columns[o.column].kind == "bytes":
         return bytes_array(values, nulls, strings)

@@ -15,7 +15,16 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_ivm.plan.block import (
-    CHANNEL_WORDS, Atom, AtomChannel, BlockPlan, Channel, Column, Feature, Node, OutputColumn, Variable,
+    CHANNEL_WORDS,
+    Atom,
+    AtomChannel,
+    BlockPlan,
+    Channel,
+    Column,
+    Feature,
+    Node,
+    OutputColumn,
+    Variable,
 )  # fmt: skip
 from pyspark_ivm.worker import functions
 
@@ -240,7 +249,7 @@ def evaluate(plan: BlockPlan, bags: list[Counter[Row]]) -> dict[Row, list[Any]]:
     out: dict[Row, list[Any]] = {}
     width = len(plan.channels)
     indexed: list[dict[Any, list[tuple[Row, int]]]] = []
-    for atom, bag in zip(plan.atoms, bags, strict=True):
+    for bag in bags:
         rows = [(r, w) for r, w in bag.items() if w]
         indexed.append({None: rows})
     for choice in itertools.product(*(i[None] for i in indexed)) if len(bags) < 3 else _joined(plan, bags):
@@ -297,7 +306,9 @@ class Driver:
     def __post_init__(self) -> None:
         self.bags = [Counter() for _ in self.plan.atoms]
         self.hash = f"{self.plan.id}-{uuid.uuid4().hex}"
-        self.replicated = [a.id for a in self.plan.atoms if self.plan.partition not in a.variables and self.plan.partition is not None]
+        self.replicated = [
+            a.id for a in self.plan.atoms if self.plan.partition not in a.variables and self.plan.partition is not None
+        ]
 
     def spec(self, **more: Any) -> str:
         sources: dict[str, list[int]] = defaultdict(list)
@@ -318,7 +329,9 @@ class Driver:
         at = atom.variables.index(self.plan.partition)  # type: ignore[arg-type]
         return [hash(tuple(row[s] for s in atom.slots[at])) % self.partitions]
 
-    def wire(self, changes: list[tuple[int, Row, int]], size: int = 7, extra: list[tuple[int, int, int, int]] = ()) -> list[pa.RecordBatch]:  # type: ignore[assignment]
+    def wire(
+        self, changes: list[tuple[int, Row, int]], size: int = 7, extra: list[tuple[int, int, int, int]] = ()
+    ) -> list[pa.RecordBatch]:  # type: ignore[assignment]
         rows = []
         for atom, row, w in changes:
             used = {s for slots in self.plan.atoms[atom].slots for s in slots}
@@ -333,7 +346,9 @@ class Driver:
             *((f"x{i}", TYPES[kind]) for i, kind in enumerate(self.plan.wire)),
         ])  # fmt: skip
         columns = list(zip(*rows, strict=True)) if rows else [[]] * len(schema)
-        whole = pa.RecordBatch.from_arrays([pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+        whole = pa.RecordBatch.from_arrays(
+            [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+        )
         return [whole.slice(i, size) for i in range(0, whole.num_rows, size)] if size else [whole]
 
     def maintain(self, changes: list[tuple[int, Row, int]], commit: bool = True, **more: Any) -> list[dict[str, Any]]:
@@ -366,7 +381,9 @@ class Driver:
 
     def read(self, splits: int = 1, **more: Any) -> list[Row]:
         jobs = [(p, s, splits) for p in range(self.partitions) for s in range(splits)]
-        batch = pa.RecordBatch.from_arrays([pa.array(c, pa.int32()) for c in zip(*jobs, strict=True)], names=["p", "split", "splits"])
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(c, pa.int32()) for c in zip(*jobs, strict=True)], names=["p", "split", "splits"]
+        )
         merging = self.plan.partials and self.partitions > 1
         base = {"outputs": list(range(len(self.plan.outputs))), "channels": True, "filters": [], "limit": None}
         spec = self.spec(**{**base, **more, "raw": merging})
@@ -400,8 +417,14 @@ class Driver:
                     continue
                 limbs = row[at : at + CHANNEL_WORDS[kind]]
                 at += len(limbs)
-                number = sum((limb & (2**64 - 1)) << (64 * i) for i, limb in enumerate(limbs[:-1])) + (limbs[-1] << (64 * (len(limbs) - 1)))
-                assert (number - sums[c]) % 2 ** (64 * len(limbs)) == 0, (row, c, sums)  # a ring: values may exceed the test data
+                number = sum((limb & (2**64 - 1)) << (64 * i) for i, limb in enumerate(limbs[:-1])) + (
+                    limbs[-1] << (64 * (len(limbs) - 1))
+                )
+                assert (number - sums[c]) % 2 ** (64 * len(limbs)) == 0, (
+                    row,
+                    c,
+                    sums,
+                )  # a ring: values may exceed the test data
 
 
 def _same_float(a: float, b: Any) -> None:
@@ -422,9 +445,25 @@ def random_row(plan: BlockPlan, rng: random.Random, domain: int, nulls: bool = T
         if nulls and s not in nullable and rng.random() < 0.2:
             row.append(None)
         elif kind == "word":
-            row.append(rng.randrange(domain) - 1 if s in keyed else rng.choice([rng.randrange(-99, 99), rng.randrange(-(2**63), 2**63)]))
+            row.append(
+                rng.randrange(domain) - 1
+                if s in keyed
+                else rng.choice([rng.randrange(-99, 99), rng.randrange(-(2**63), 2**63)])
+            )
         elif kind == "double":
-            row.append(rng.choice([1.5, -2.25, 1e10, 0.1, 3.0, rng.random(), *([math.nan, math.inf, -math.inf] if rng.random() < 0.05 else [])]))
+            row.append(
+                rng.choice(
+                    [
+                        1.5,
+                        -2.25,
+                        1e10,
+                        0.1,
+                        3.0,
+                        rng.random(),
+                        *([math.nan, math.inf, -math.inf] if rng.random() < 0.05 else []),
+                    ]
+                )
+            )
         else:
             row.append(rng.choice([b"", b"x", b"yy", b"long string of bytes"][:domain]))
     return (*row, int(rng.random() < 0.1))

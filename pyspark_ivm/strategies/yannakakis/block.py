@@ -180,7 +180,9 @@ class BlockState:
             self._buffers[layout.words] = held
         return held[0][:rows], held[1][:rows]
 
-    def _products(self, step: Step, rows: np.ndarray, with_old: bool, known: str = "", known_slots: np.ndarray | None = None) -> None:
+    def _products(
+        self, step: Step, rows: np.ndarray, with_old: bool, known: str = "", known_slots: np.ndarray | None = None
+    ) -> None:
         """Products for the guard's slots ``rows``, onto the targets. ``known``: a child whose slots need no look-up."""
         guard = self.of(step.guard)
         factors = [(self.of(f.relation), f) for f in step.factors]
@@ -188,7 +190,9 @@ class BlockState:
             chunk = rows[start : start + CHUNK]
             new, old = self._buffer(len(chunk), step.layout)
             for position, (relation, f) in enumerate(factors):
-                flags = (FIRST_FACTOR if position == 0 else 0) | (DIRECT if f.direct else 0) | (WITH_OLD if with_old else 0)
+                flags = (
+                    (FIRST_FACTOR if position == 0 else 0) | (DIRECT if f.direct else 0) | (WITH_OLD if with_old else 0)
+                )
                 slots = chunk
                 if known_slots is not None and f.relation.name == known:
                     slots, flags = known_slots[start : start + CHUNK], flags | DIRECT
@@ -210,7 +214,9 @@ class BlockState:
         if slot < 0:
             return 0
         offsets = total.layout.offsets
-        return sum(int(total.vecs[slot, offsets[self.layout.total.channel_of[c]]]) for c in self.layout.plan.error_channels)
+        return sum(
+            int(total.vecs[slot, offsets[self.layout.total.channel_of[c]]]) for c in self.layout.plan.error_channels
+        )
 
     def live_rows(self) -> int:
         """Rows of the output where known (rows mode: with multiplicity), else live tuples of the root."""

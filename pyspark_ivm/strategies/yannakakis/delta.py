@@ -120,7 +120,12 @@ def enumerate_changes(state: BlockState, frontier: int, emission: Emission) -> N
 
 
 def _walk(
-    state: BlockState, walk: list[tuple[int, int, Probe]], at: int, slots: dict[int, np.ndarray], weights: np.ndarray, emission: Emission
+    state: BlockState,
+    walk: list[tuple[int, int, Probe]],
+    at: int,
+    slots: dict[int, np.ndarray],
+    weights: np.ndarray,
+    emission: Emission,
 ) -> None:
     if at == len(walk):
         emission.add(slots, weights)
@@ -157,5 +162,3 @@ def node_weights(state: BlockState, node: int, slots: np.ndarray) -> np.ndarray 
         flags = (0 if position else FIRST_FACTOR) | (DIRECT if f.direct else 0)
         state.of(f.relation).multiply_into(rho.keys, slots, f.columns, _CHANNEL_0, _COUNT, new, new, flags)
     return new[:, 0]
-
-

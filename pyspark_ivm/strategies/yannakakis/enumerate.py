@@ -60,8 +60,8 @@ def hints(state: BlockState, filters: Sequence[dict[str, Any]]) -> list[Hint]:
             continue
         node, word, mask, bit, kind = state.layout.output_at[f["output"]]
         op = f["op"]
-        given = f.get("values", []) if op == "in" else [f.get("value")]
-        given = [v for v in given if v is not None]
+        literals = f.get("values", []) if op == "in" else [f.get("value")]
+        given = [v for v in literals if v is not None]
         if kind == "bytes":
             if op not in ("=", "in"):
                 continue  # ids have no order
@@ -116,7 +116,11 @@ def _bound_start(state: BlockState, given: Sequence[Hint]) -> np.ndarray | None:
 
 
 def enumerate_rows(
-    state: BlockState, filters: Sequence[dict[str, Any]] = (), split: int = 0, splits: int = 1, channels: Sequence[int] = ()
+    state: BlockState,
+    filters: Sequence[dict[str, Any]] = (),
+    split: int = 0,
+    splits: int = 1,
+    channels: Sequence[int] = (),
 ) -> Iterator[Rows]:
     """Batches of output rows, lazily. ``channels``: block channels of the vectors, in order, after the multiplicity."""
     layout, plan = state.layout, state.layout.plan
@@ -145,7 +149,9 @@ def _filtered(state: BlockState, given: list[Hint] | None, slots: np.ndarray) ->
     return slots
 
 
-def _descend(state: BlockState, at: int, slots: dict[int, np.ndarray], by_node: dict[int, list[Hint]], product: Product) -> Iterator[Rows]:
+def _descend(
+    state: BlockState, at: int, slots: dict[int, np.ndarray], by_node: dict[int, list[Hint]], product: Product
+) -> Iterator[Rows]:
     layout = state.layout
     if at == len(layout.connex):
         yield Rows(slots, product(slots))
