@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from jvm_session import has_delta, session
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from source_watch import Watch, bag_of, leaf
+
+from tests.spark.jvm_session import has_delta, session
+from tests.spark.source_watch import Watch, bag_of, leaf
 
 
 @pytest.fixture(scope="module")
