@@ -150,6 +150,17 @@ def test_every_used_error_is_declared() -> None:
     assert reasons <= set(CONDITIONS), sorted(reasons - set(CONDITIONS))
 
 
+def test_page_of_reasons_is_up_to_date() -> None:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("reasons_tool", ROOT / "tools" / "reasons.py")
+    assert spec and spec.loader
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.PAGE.read_text("utf-8") == tool.page(), "run `make docs`"
+    assert set(CONDITIONS) >= tool.OF_A_REFRESH | tool.NOT_THE_CHEAPEST
+
+
 # ---- configure ----
 
 
