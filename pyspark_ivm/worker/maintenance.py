@@ -1,4 +1,5 @@
-"""Maintaining: wire rows → consolidated batch per partition and atom → state, change file, summary. Law: state(n+1) = apply(state(n),
+"""Maintaining: wire rows → consolidated batch per partition and atom → state, change file, summary. Law: state(n+1) =
+apply(state(n),
 consolidated batch); what a summary does not name as ``ok`` never happened.
 """
 
@@ -29,7 +30,9 @@ def run(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.RecordBa
     for batch in batches:
         for p, atom, rows in groups(batch):
             if atom == PASS_ON:
-                texts = [] if "s" not in rows.schema.names else [s for s in rows.column("s").to_pylist() if s is not None]
+                texts = (
+                    [] if "s" not in rows.schema.names else [s for s in rows.column("s").to_pylist() if s is not None]
+                )
                 if texts:
                     yield out.summaries(texts)
                     continue
@@ -67,7 +70,8 @@ class Output:
 
 
 class Counter:
-    """rows_in of one source: Σ|weight| after consolidation by the hash of the row. The atoms of a source see the same rows, so
+    """rows_in of one source: Σ|weight| after consolidation by the hash of the row. The atoms of a source see the same
+    rows, so
     each has a column of its own and a row counts as often as the atom that saw it most."""
 
     def __init__(self, atoms: list[int]) -> None:
@@ -215,7 +219,9 @@ class PartitionTask:
                 if deltas:
                     file = store.write_change(held, spec["directory"], f"changes/{name}", spec["version"], deltas)
                     if store.checkpoint_due(held, spec.get("checkpointRatio", 0.5)):
-                        checkpoint = store.write_checkpoint(held, spec["directory"], f"checkpoints/{name}", spec["version"])
+                        checkpoint = store.write_checkpoint(
+                            held, spec["directory"], f"checkpoints/{name}", spec["version"]
+                        )
                 else:
                     state.undo()  # strings may have come with rows that cancelled: ids must follow the files
         except Refused as e:
@@ -225,8 +231,8 @@ class PartitionTask:
             return {**head, **(self.failure or {})}, None
         store.put_back(spec["directory"], self.partition, held)
         return {
-            **head, "status": "ok", "file": file, "checkpoint": checkpoint, "rowsIn": self._rows_in(resynced), "touched": state.touched,
-            "rowsChanged": changed, "liveErrors": state.live_errors(), "stateBytes": state.bytes, "liveRows": state.live_rows(),
+            **head, "status": "ok", "file": file, "checkpoint": checkpoint, "rowsIn": self._rows_in(resynced), "touched": state.touched,  # noqa: E501
+            "rowsChanged": changed, "liveErrors": state.live_errors(), "stateBytes": state.bytes, "liveRows": state.live_rows(),  # noqa: E501
         }, emission  # fmt: skip
 
     def _rows_in(self, resynced: dict[int, int]) -> dict[str, int]:
