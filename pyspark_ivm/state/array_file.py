@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspark_ivm.index import kernels
+from pyspark_ivm.index import vectors
 
 MAGIC = b"PSPKIVM\n"
 FORMAT = 1
@@ -37,7 +37,7 @@ def checksum_bytes(data: np.ndarray) -> int:
     flat = data.reshape(-1).view(np.uint8)
     whole = len(flat) // 8 * 8
     tail = int.from_bytes(flat[whole:].tobytes(), "little")
-    return int(kernels.checksum(flat[:whole].view(np.uint64), np.uint64(tail ^ len(flat))))
+    return int(vectors.checksum(flat[:whole].view(np.uint64), np.uint64(tail ^ len(flat))))
 
 
 def _aligned(n: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_ivm.index import kernels as k
+from pyspark_ivm.index import vectors
 from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout
 from pyspark_ivm.state import store
 from pyspark_ivm.state.array_file import StateDamaged
@@ -165,7 +165,7 @@ class PartitionTask:
             if atom in self.resync:
                 self._subtract_held(atom, bag)
             out = np.empty(bag.used, np.int32)
-            kept = out[: k.non_zero(bag.vecs, bag.used, bag.layout.kinds, bag.layout.offsets, out)]
+            kept = out[: vectors.non_zero(bag.vecs, bag.used, bag.layout.kinds, bag.layout.offsets, out)]
             if atom in self.resync:
                 counts = np.abs(bag.vecs[kept, 0])
                 resynced[atom] = int(np.where(counts == 0, 2, counts).sum())
@@ -190,7 +190,7 @@ class PartitionTask:
             rows = np.arange(first, min(first + CHUNK, bag.used), dtype=np.int32)
             held = np.empty((len(rows), bag.layout.words), np.int64)
             leaf.multiply_into(bag.keys, rows, leaf.columns, channel, bag.layout, held, held, 1)
-            k.subtract_held(bag.vecs[first : first + len(rows)], held, bag.layout.kinds, bag.layout.offsets)
+            vectors.subtract_held(bag.vecs[first : first + len(rows)], held, bag.layout.kinds, bag.layout.offsets)
 
     def finish(self) -> tuple[dict[str, Any], Emission | None]:
         head = {"block": self.layout.plan.id, "partition": self.partition}

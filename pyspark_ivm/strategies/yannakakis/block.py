@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_ivm.index import kernels as k
+from pyspark_ivm.index import vectors
 from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout, identity
 from pyspark_ivm.index.strings import StringTable
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout, Probe, Relation, Step
@@ -105,7 +106,7 @@ class BlockState:
             rho = self.of(self.layout.rho[i])
             if (rho.layout.kinds == k.FLOAT_KIND).any():
                 journaled = rho.jslot[: int(rho.meta[k.JOURNALED])]
-                if found := k.cancelled(rho.vecs, journaled, rho.layout.kinds, rho.layout.offsets):
+                if found := vectors.cancelled(rho.vecs, journaled, rho.layout.kinds, rho.layout.offsets):
                     raise Refused("FLOAT_CANCELLATION", f"{found} sums lost precision to cancellation or overflowed")
 
     def build(self) -> None:

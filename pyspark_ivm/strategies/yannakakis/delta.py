@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyspark_ivm.index import kernels as k
+from pyspark_ivm.index import vectors
 from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout
 from pyspark_ivm.strategies.yannakakis.block import DIRECT, FIRST_FACTOR, WITH_OLD, BlockState, Delta, Refused
 from pyspark_ivm.strategies.yannakakis.layout import Probe
@@ -52,7 +53,7 @@ class Emission:
     def batches(self, size: int = CHUNK) -> Iterator[tuple[np.ndarray, list[np.ndarray], list[np.ndarray | None]]]:
         """(weights, a word column an output, its NULL flags or None)."""
         out = np.empty(self.rows.used, np.int32)
-        kept = out[: k.non_zero(self.rows.vecs, self.rows.used, _COUNT.kinds, _COUNT.offsets, out)]
+        kept = out[: vectors.non_zero(self.rows.vecs, self.rows.used, _COUNT.kinds, _COUNT.offsets, out)]
         outputs = self.state.layout.output_at
         for start in range(0, len(kept), size):
             rows = kept[start : start + size]
