@@ -1,8 +1,10 @@
-"""The engine alone, without Spark: index and bottom-up pass on customer ⋈ orders ⋈ lineitem, SUM and COUNT by segment (TPC-H Q3-like).
+"""The engine alone, without Spark: index and bottom-up pass on customer ⋈ orders ⋈ lineitem, SUM and COUNT by segment
+(TPC-H Q3-like).
 
     python benchmarks/engine.py [orders]
 
-Prints a markdown table: rows/s of building, of applying consolidated batches of line items (inserts, then deletes of them), and of reading a large view. No Spark, no files. Times are processor seconds of the one thread: a busy machine
+Prints a markdown table: rows/s of building, of applying consolidated batches of line items (inserts, then deletes of
+them), and of reading a large view. No Spark, no files. Times are processor seconds of the one thread: a busy machine
 does not change them.
 """
 
@@ -23,7 +25,15 @@ cache.warmup()
 loaded = time.process_time()
 
 from pyspark_ivm.plan.block import (  # noqa: E402
-    Atom, AtomChannel, BlockPlan, Channel, Column, Feature, Node, OutputColumn, Variable,
+    Atom,
+    AtomChannel,
+    BlockPlan,
+    Channel,
+    Column,
+    Feature,
+    Node,
+    OutputColumn,
+    Variable,
 )  # fmt: skip
 from pyspark_ivm.strategies.yannakakis.block import BlockState, Delta  # noqa: E402
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout  # noqa: E402
@@ -142,7 +152,9 @@ def main() -> None:
     orders = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     rng = np.random.default_rng(7)
     print("| what | rows | M rows/s | ms a batch |\n|---|---:|---:|---:|")
-    print(f"| import numba, then load kernels | | | {1000 * (imported - started):.0f}, then {1000 * (loaded - imported):.0f} |")
+    print(
+        f"| import numba, then load kernels | | | {1000 * (imported - started):.0f}, then {1000 * (loaded - imported):.0f} |"  # noqa: E501
+    )
     state, rate = build(orders, rng)
     print(f"| build (customer, orders, lineitem) | {orders * (LINES_PER_ORDER + 1):,} | {rate / 1e6:.2f} | |")
     for size in (1, 100, 10_000, 1_000_000):

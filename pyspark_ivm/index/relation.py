@@ -1,6 +1,7 @@
 """Hash relation: a map from key tuple (int64 words) to vector (channels), with secondary indexes and an exact undo.
 
-Law: a tuple is live iff channel 0 > 0; a tuple whose channel 0 becomes 0 is all zero (dead). Dead tuples keep their slot, so
+Law: a tuple is live iff channel 0 > 0; a tuple whose channel 0 becomes 0 is all zero (dead). Dead tuples keep their
+slot, so
 that undo gives every tuple its own slot back, until more than half of the slots are dead and a batch begins.
 """
 
@@ -211,7 +212,9 @@ class HashRelation:
         self.sync_indexes(identity(len(alive)))
 
     # -- writing -----------------------------------------------------------------------------------------------------
-    def upsert(self, source: np.ndarray, rows: np.ndarray, columns: np.ndarray, new: np.ndarray, old: np.ndarray, mode: int) -> None:
+    def upsert(
+        self, source: np.ndarray, rows: np.ndarray, columns: np.ndarray, new: np.ndarray, old: np.ndarray, mode: int
+    ) -> None:
         """See ``kernels.upsert``. Indexes follow with ``sync_indexes``, once a step."""
         done, total = 0, len(rows)
         while done < total:
@@ -273,10 +276,10 @@ class HashRelation:
         """See ``kernels.expand``: this relation is probed, by its primary key (index -1) or a secondary index."""
         if index < 0:
             none = self.table
-            return k.expand(source, rows, columns, self.keys, self.vecs, self.table, self.columns, none, none, none, none,
+            return k.expand(source, rows, columns, self.keys, self.vecs, self.table, self.columns, none, none, none, none,  # noqa: E501
                             1, state, out_row, out_slot)  # fmt: skip
         i = self.indexes[index]
-        return k.expand(source, rows, columns, self.keys, self.vecs, self.table, i.columns, i.table, i.rep, i.head, i.next,
+        return k.expand(source, rows, columns, self.keys, self.vecs, self.table, i.columns, i.table, i.rep, i.head, i.next,  # noqa: E501
                         0, state, out_row, out_slot)  # fmt: skip
 
     def unseen(self, parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -2,8 +2,10 @@
 
     magic (8) · header length (8) · header JSON · zeros to 64 · arrays, each aligned to 64
 
-An array is stored with its capacity but only its rows in use are written (the rest is a hole), so a mapped relation has room to
-grow in place. The header holds each array's checksum and the file's checksum is the header's: one number vouches for all.
+An array is stored with its capacity but only its rows in use are written (the rest is a hole), so a mapped relation
+has room to
+grow in place. The header holds each array's checksum and the file's checksum is the header's: one number vouches for
+all.
 Nothing is ever unpickled.
 """
 
@@ -18,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspark_ivm.index import kernels
+from pyspark_ivm.index import vectors
 
 MAGIC = b"PSPKIVM\n"
 FORMAT = 1
@@ -35,7 +37,7 @@ def checksum_bytes(data: np.ndarray) -> int:
     flat = data.reshape(-1).view(np.uint8)
     whole = len(flat) // 8 * 8
     tail = int.from_bytes(flat[whole:].tobytes(), "little")
-    return int(kernels.checksum(flat[:whole].view(np.uint64), np.uint64(tail ^ len(flat))))
+    return int(vectors.checksum(flat[:whole].view(np.uint64), np.uint64(tail ^ len(flat))))
 
 
 def _aligned(n: int) -> int:
@@ -50,7 +52,13 @@ def _fsync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def write(path: Path, kind: str, plan_hash: str, arrays: dict[str, tuple[np.ndarray, int]], extra: dict[str, Any] | None = None) -> dict[str, Any]:
+def write(
+    path: Path,
+    kind: str,
+    plan_hash: str,
+    arrays: dict[str, tuple[np.ndarray, int]],
+    extra: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """Write atomically; returns {"length", "checksum"}. ``arrays``: name → (array, rows in use)."""
     entries, at = [], 0
     for name, (array, used) in arrays.items():
@@ -59,7 +67,9 @@ def write(path: Path, kind: str, plan_hash: str, arrays: dict[str, tuple[np.ndar
             "checksum": f"{checksum_bytes(np.ascontiguousarray(array[:used])):016x}",
         })  # fmt: skip
         at += _aligned(array.nbytes)
-    header = json.dumps({"format": FORMAT, "kind": kind, "plan": plan_hash, "arrays": entries, **(extra or {})}).encode()
+    header = json.dumps(
+        {"format": FORMAT, "kind": kind, "plan": plan_hash, "arrays": entries, **(extra or {})}
+    ).encode()
     base = _aligned(16 + len(header))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

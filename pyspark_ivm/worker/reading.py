@@ -1,4 +1,5 @@
-"""Reading: the output of a block as Arrow batches, and the merge of partial groups. Law: read(state) = the block's query."""
+"""Reading: the output of a block as Arrow batches, and the merge of partial groups. Law: read(state) = the block's
+query."""
 
 from __future__ import annotations
 
@@ -15,13 +16,23 @@ from pyspark_ivm.state import store
 from pyspark_ivm.strategies.yannakakis.block import BlockState
 from pyspark_ivm.strategies.yannakakis.enumerate import Product, enumerate_rows
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
-from pyspark_ivm.worker.wire import byte_ids, channel_arrays, channel_fields, output_array, output_field, validity, words
+from pyspark_ivm.worker.wire import (
+    byte_ids,
+    channel_arrays,
+    channel_fields,
+    output_array,
+    output_field,
+    validity,
+    words,
+)
 
 
 class Reader:
     def __init__(self, spec: dict[str, Any], layout: BlockLayout) -> None:
         self.spec, self.layout, self.plan = spec, layout, layout.plan
-        self.outputs: list[int] = spec.get("outputs") if spec.get("outputs") is not None else list(range(len(layout.plan.outputs)))  # type: ignore[assignment]
+        self.outputs: list[int] = (
+            spec.get("outputs") if spec.get("outputs") is not None else list(range(len(layout.plan.outputs)))
+        )  # type: ignore[assignment]
         self.raw: bool = bool(spec.get("raw"))
         self.vectors = self.plan.mode == "aggregate" and spec.get("channels", True)
         fields = [output_field(self.plan, o, f"o{i}") for i, o in enumerate(self.outputs)]
@@ -57,7 +68,9 @@ class Reader:
                 counts = vectors[:, 0]
                 if (counts != 1).any():
                     for part in _repeats(counts, left):
-                        yield from self._emit(state, {i: s[part] for i, s in slots.items()}, None, layout, positions, len(part))
+                        yield from self._emit(
+                            state, {i: s[part] for i, s in slots.items()}, None, layout, positions, len(part)
+                        )
                         if left is not None:
                             left -= len(part)
                             if left <= 0:
@@ -72,7 +85,7 @@ class Reader:
                 if left <= 0:
                     return
 
-    def _emit(self, state: BlockState, slots: dict[int, np.ndarray], vectors: np.ndarray | None, layout: Layout, positions: list[int],
+    def _emit(self, state: BlockState, slots: dict[int, np.ndarray], vectors: np.ndarray | None, layout: Layout, positions: list[int],  # noqa: E501
               n: int) -> Iterator[pa.RecordBatch]:  # fmt: skip
         if n == 0:
             return
@@ -125,7 +138,14 @@ def run(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.RecordBa
                 if left is not None:
                     left -= out.num_rows
                 yield out
-            if empty and layout.plan.global_aggregate and not reader.raw and split == 0 and p == 0 and not held.state.of(layout.rho[layout.plan.root.id]).live:
+            if (
+                empty
+                and layout.plan.global_aggregate
+                and not reader.raw
+                and split == 0
+                and p == 0
+                and not held.state.of(layout.rho[layout.plan.root.id]).live
+            ):
                 yield reader.zeros()
 
 
@@ -161,7 +181,9 @@ def merge(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.Record
             nulls = ((groups.keys[first:last, width + i // 63] >> (i % 63)) & 1).astype(np.bool_)
             arrays.append(output_array(plan, o, values, nulls if nulls.any() else None, strings))
         if reader.vectors:
-            arrays += channel_arrays(np.ascontiguousarray(groups.vecs[first:last]), layout.block_layout, list(plan.read_channels))
+            arrays += channel_arrays(
+                np.ascontiguousarray(groups.vecs[first:last]), layout.block_layout, list(plan.read_channels)
+            )
         yield reader.batch(arrays, last - first)
 
 

@@ -1,4 +1,5 @@
-"""Arrow ↔ words. Law: encode(row of atom a with weight w) = (key words of a, w · features of a); decode is its inverse on keys."""
+"""Arrow ↔ words. Law: encode(row of atom a with weight w) = (key words of a, w · features of a); decode is its inverse
+on keys."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def byte_ids(array: pa.Array, strings: StringTable) -> tuple[np.ndarray, np.ndar
         array = array.cast(pa.binary())
     large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, np.int64 if large else np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    ends = np.frombuffer(offsets, np.int64 if large else np.int32)[array.offset : array.offset + len(array) + 1].astype(
+        np.int64
+    )
     source = np.frombuffer(data, np.uint8) if data is not None and data.size else _EMPTY_BYTES
     flags = valid if valid is not None else np.ones(len(array), np.bool_)
     return strings.intern(ends, source, np.ascontiguousarray(flags)), valid
@@ -133,7 +136,9 @@ class AtomEncoder:
                 continue
             low = np.array(column(feature.slots[0])[0])  # a copy: Arrow memory is read-only
             high = np.array(column(feature.slots[1])[0]) if len(feature.slots) == 2 else low
-            encode_value(vecs, o, int(self.relation.layout.kinds[c]), low, high, len(feature.slots) == 2, weights, flags)
+            encode_value(
+                vecs, o, int(self.relation.layout.kinds[c]), low, high, len(feature.slots) == 2, weights, flags
+            )
         return keys, vecs
 
 
@@ -150,7 +155,9 @@ def bytes_array(ids: np.ndarray, nulls: np.ndarray | None, strings: StringTable)
     return pa.Array.from_buffers(pa.binary(), len(ids), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def output_array(plan: BlockPlan, output: int, values: np.ndarray, nulls: np.ndarray | None, strings: StringTable) -> pa.Array:
+def output_array(
+    plan: BlockPlan, output: int, values: np.ndarray, nulls: np.ndarray | None, strings: StringTable
+) -> pa.Array:
     o = plan.outputs[output]
     if plan.variables[o.variable].columns[o.column].kind == "bytes":
         return bytes_array(values, nulls, strings)

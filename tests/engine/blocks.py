@@ -15,7 +15,16 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_ivm.plan.block import (
-    CHANNEL_WORDS, Atom, AtomChannel, BlockPlan, Channel, Column, Feature, Node, OutputColumn, Variable,
+    CHANNEL_WORDS,
+    Atom,
+    AtomChannel,
+    BlockPlan,
+    Channel,
+    Column,
+    Feature,
+    Node,
+    OutputColumn,
+    Variable,
 )  # fmt: skip
 from pyspark_ivm.worker import functions
 
@@ -39,7 +48,7 @@ def text(name: str, nullable: bool = False) -> Variable:
     return Variable(name, (Column("bytes", nullable),))
 
 
-def node(i: int, variables: tuple[int, ...], key: tuple[int, ...], atom: int | None = None, children: tuple[int, ...] = (),
+def node(i: int, variables: tuple[int, ...], key: tuple[int, ...], atom: int | None = None, children: tuple[int, ...] = (),  # noqa: E501
          guard: int | None = None, connex: bool = False) -> Node:  # fmt: skip
     return Node(i, variables, key, atom, children, guard, connex)
 
@@ -73,7 +82,7 @@ def star_rows(**changes: Any) -> BlockPlan:
     """R(a; x) ⋈ S(a; y) ⋈ T(a): rows a, x (word and bytes, nullable), y; T only multiplies."""
     plan = BlockPlan(
         id="b01", mode="rows",
-        variables=(word("a"), Variable("x", (Column("word", True), Column("bytes", True), Column("word", False))), word("y", True)),
+        variables=(word("a"), Variable("x", (Column("word", True), Column("bytes", True), Column("word", False))), word("y", True)),  # noqa: E501
         wire=("word", "word", "bytes", "word"),
         atoms=(
             Atom(0, "r", "s0", (0, 1), ((0,), (1, 2, 3)), (COUNT,)),
@@ -118,7 +127,8 @@ def path_rows(**changes: Any) -> BlockPlan:
 
 
 def deep_rows(**changes: Any) -> BlockPlan:
-    """R(a, b) ⋈ S(b; y) ⋈ T(a) ⋈ U(b): rows a, b, y. The root has connex and non-connex children: its guard is a connex leaf."""
+    """R(a, b) ⋈ S(b; y) ⋈ T(a) ⋈ U(b): rows a, b, y. The root has connex and non-connex children: its guard is a
+    connex leaf."""
     plan = BlockPlan(
         id="b03", mode="rows",
         variables=(word("a"), word("b"), word("y")),
@@ -143,7 +153,8 @@ def deep_rows(**changes: Any) -> BlockPlan:
 
 
 def kinds(**changes: Any) -> BlockPlan:
-    """R(a, g; v, f) ⋈ S(a, h; u): groups g, h (two connex nodes), every kind of channel, products across atoms, errors."""
+    """R(a, g; v, f) ⋈ S(a, h; u): groups g, h (two connex nodes), every kind of channel, products across atoms,
+    errors."""
     plan = BlockPlan(
         id="b04", mode="aggregate",
         variables=(word("a"), word("g", True), text("h")),
@@ -154,7 +165,7 @@ def kinds(**changes: Any) -> BlockPlan:
         ),
         channels=(
             Channel("count", (0, 0)), Channel("int2", (1, 0)), Channel("int3", (1, 1)), Channel("float", (2, 0)),
-            Channel("count", (3, 2)), Channel("float", (2, 2)), Channel("int3", (0, 1)), Channel("count", (4, 0)), Channel("count", (0, 3)),
+            Channel("count", (3, 2)), Channel("float", (2, 2)), Channel("int3", (0, 1)), Channel("count", (4, 0)), Channel("count", (0, 3)),  # noqa: E501
         ),
         nodes=(
             node(0, (0, 1), (0,), atom=0, connex=True),
@@ -183,7 +194,7 @@ def single(**changes: Any) -> BlockPlan:
 
 def single_rows(**changes: Any) -> BlockPlan:
     plan = BlockPlan(
-        id="b06", mode="rows", variables=(Variable("x", (Column("word", False), Column("bytes", True))),), wire=("word", "bytes"),
+        id="b06", mode="rows", variables=(Variable("x", (Column("word", False), Column("bytes", True))),), wire=("word", "bytes"),  # noqa: E501
         atoms=(Atom(0, "r", "s0", (0,), ((0, 1),), (COUNT,)),), channels=(Channel("count", (0,)),),
         nodes=(node(0, (0,), (), atom=0, connex=True),), outputs=(OutputColumn(0, 1), OutputColumn(0, 0)),
     )  # fmt: skip
@@ -297,15 +308,17 @@ class Driver:
     def __post_init__(self) -> None:
         self.bags = [Counter() for _ in self.plan.atoms]
         self.hash = f"{self.plan.id}-{uuid.uuid4().hex}"
-        self.replicated = [a.id for a in self.plan.atoms if self.plan.partition not in a.variables and self.plan.partition is not None]
+        self.replicated = [
+            a.id for a in self.plan.atoms if self.plan.partition not in a.variables and self.plan.partition is not None
+        ]
 
     def spec(self, **more: Any) -> str:
         sources: dict[str, list[int]] = defaultdict(list)
         for a in self.plan.atoms:
             sources[a.source].append(a.id)
         base = {
-            "plan": self.plan.to_json(), "planHash": self.hash, "directory": str(self.directory), "version": self.version,
-            "attempt": uuid.uuid4().hex[:8], "build": False, "resync": [], "sources": sources, "replicated": self.replicated,
+            "plan": self.plan.to_json(), "planHash": self.hash, "directory": str(self.directory), "version": self.version,  # noqa: E501
+            "attempt": uuid.uuid4().hex[:8], "build": False, "resync": [], "sources": sources, "replicated": self.replicated,  # noqa: E501
             "partitions": self.lineage, "checkpointRatio": self.ratio,
         }  # fmt: skip
         return json.dumps({**base, **more})
@@ -318,7 +331,9 @@ class Driver:
         at = atom.variables.index(self.plan.partition)  # type: ignore[arg-type]
         return [hash(tuple(row[s] for s in atom.slots[at])) % self.partitions]
 
-    def wire(self, changes: list[tuple[int, Row, int]], size: int = 7, extra: list[tuple[int, int, int, int]] = ()) -> list[pa.RecordBatch]:  # type: ignore[assignment]
+    def wire(
+        self, changes: list[tuple[int, Row, int]], size: int = 7, extra: list[tuple[int, int, int, int]] = ()
+    ) -> list[pa.RecordBatch]:  # type: ignore[assignment]
         rows = []
         for atom, row, w in changes:
             used = {s for slots in self.plan.atoms[atom].slots for s in slots}
@@ -333,7 +348,9 @@ class Driver:
             *((f"x{i}", TYPES[kind]) for i, kind in enumerate(self.plan.wire)),
         ])  # fmt: skip
         columns = list(zip(*rows, strict=True)) if rows else [[]] * len(schema)
-        whole = pa.RecordBatch.from_arrays([pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+        whole = pa.RecordBatch.from_arrays(
+            [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+        )
         return [whole.slice(i, size) for i in range(0, whole.num_rows, size)] if size else [whole]
 
     def maintain(self, changes: list[tuple[int, Row, int]], commit: bool = True, **more: Any) -> list[dict[str, Any]]:
@@ -366,7 +383,9 @@ class Driver:
 
     def read(self, splits: int = 1, **more: Any) -> list[Row]:
         jobs = [(p, s, splits) for p in range(self.partitions) for s in range(splits)]
-        batch = pa.RecordBatch.from_arrays([pa.array(c, pa.int32()) for c in zip(*jobs, strict=True)], names=["p", "split", "splits"])
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(c, pa.int32()) for c in zip(*jobs, strict=True)], names=["p", "split", "splits"]
+        )
         merging = self.plan.partials and self.partitions > 1
         base = {"outputs": list(range(len(self.plan.outputs))), "channels": True, "filters": [], "limit": None}
         spec = self.spec(**{**base, **more, "raw": merging})
@@ -400,8 +419,14 @@ class Driver:
                     continue
                 limbs = row[at : at + CHANNEL_WORDS[kind]]
                 at += len(limbs)
-                number = sum((limb & (2**64 - 1)) << (64 * i) for i, limb in enumerate(limbs[:-1])) + (limbs[-1] << (64 * (len(limbs) - 1)))
-                assert (number - sums[c]) % 2 ** (64 * len(limbs)) == 0, (row, c, sums)  # a ring: values may exceed the test data
+                number = sum((limb & (2**64 - 1)) << (64 * i) for i, limb in enumerate(limbs[:-1])) + (
+                    limbs[-1] << (64 * (len(limbs) - 1))
+                )
+                assert (number - sums[c]) % 2 ** (64 * len(limbs)) == 0, (
+                    row,
+                    c,
+                    sums,
+                )  # a ring: values may exceed the test data
 
 
 def _same_float(a: float, b: Any) -> None:
@@ -422,9 +447,25 @@ def random_row(plan: BlockPlan, rng: random.Random, domain: int, nulls: bool = T
         if nulls and s not in nullable and rng.random() < 0.2:
             row.append(None)
         elif kind == "word":
-            row.append(rng.randrange(domain) - 1 if s in keyed else rng.choice([rng.randrange(-99, 99), rng.randrange(-(2**63), 2**63)]))
+            row.append(
+                rng.randrange(domain) - 1
+                if s in keyed
+                else rng.choice([rng.randrange(-99, 99), rng.randrange(-(2**63), 2**63)])
+            )
         elif kind == "double":
-            row.append(rng.choice([1.5, -2.25, 1e10, 0.1, 3.0, rng.random(), *([math.nan, math.inf, -math.inf] if rng.random() < 0.05 else [])]))
+            row.append(
+                rng.choice(
+                    [
+                        1.5,
+                        -2.25,
+                        1e10,
+                        0.1,
+                        3.0,
+                        rng.random(),
+                        *([math.nan, math.inf, -math.inf] if rng.random() < 0.05 else []),
+                    ]
+                )
+            )
         else:
             row.append(rng.choice([b"", b"x", b"yy", b"long string of bytes"][:domain]))
     return (*row, int(rng.random() < 0.1))

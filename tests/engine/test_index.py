@@ -15,7 +15,9 @@ def content(r: HashRelation) -> dict[tuple[int, ...], tuple[int, ...]]:
     return {tuple(r.keys[s].tolist()): tuple(r.vecs[s].tolist()) for s in r.live_slots()}
 
 
-def chains(r: HashRelation, columns: list[int], keys: list[tuple[int, ...]]) -> dict[tuple[int, ...], set[tuple[int, ...]]]:
+def chains(
+    r: HashRelation, columns: list[int], keys: list[tuple[int, ...]]
+) -> dict[tuple[int, ...], set[tuple[int, ...]]]:
     out = {}
     index = r.index_on(columns)
     for key in keys:
@@ -64,7 +66,9 @@ def test_relation_against_dictionary(seed):
             assert all(r.find(k) == s if s >= 0 else r.find(k) < 0 for k, s in slots_before.items())
         live = {k: v for k, v in model.items() if v[0] > 0}
         assert r.live == len(live)
-        assert {k: v[:2] for k, v in content(r).items()} == {k: (v[0], (v[1] + 2**63) % 2**64 - 2**63) for k, v in live.items()}
+        assert {k: v[:2] for k, v in content(r).items()} == {
+            k: (v[0], (v[1] + 2**63) % 2**64 - 2**63) for k, v in live.items()
+        }
         if words and subset != list(range(words)):
             groups: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
             for k in live:
@@ -95,7 +99,9 @@ def test_strings_and_undo():
     for _ in range(40):
         table.begin_batch()
         known = dict(model)
-        values = [bytes(rng.choices(b"ab\0", k=rng.randrange(8))) * rng.choice([1, 1, 30]) for _ in range(rng.randrange(60))]
+        values = [
+            bytes(rng.choices(b"ab\0", k=rng.randrange(8))) * rng.choice([1, 1, 30]) for _ in range(rng.randrange(60))
+        ]
         ids = table.intern_values(values)
         for v, i in zip(values, ids.tolist(), strict=True):
             assert model.setdefault(v, len(model)) == i

@@ -63,7 +63,12 @@ def encoded_floats(values, weights) -> np.ndarray:
 finite = st.floats(-1e30, 1e30).filter(lambda x: x == 0 or abs(x) > 1e-30)
 
 
-@given(st.lists(st.tuples(st.one_of(finite, st.sampled_from([math.nan, math.inf, -math.inf])), st.integers(-5, 5).filter(bool)), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.one_of(finite, st.sampled_from([math.nan, math.inf, -math.inf])), st.integers(-5, 5).filter(bool)),
+        max_size=12,
+    )
+)
 def test_float_sums(rows):
     v = encoded_floats([x for x, _ in rows], [w for _, w in rows])
     total = np.zeros((1, 7), np.int64)

@@ -68,7 +68,9 @@ def test_roll_forward_does_not_reload(tmp_path, monkeypatch):
         d.maintain(blocks.random_changes(d, rng, 10, 4))
     # another worker, three versions behind: give it a state of its own at the first version
     store.clear_cache()
-    first = blocks.Driver(d.plan, tmp_path, lineage={"0": {"checkpoint": None, "changes": d.lineage["0"]["changes"][:1]}})
+    first = blocks.Driver(
+        d.plan, tmp_path, lineage={"0": {"checkpoint": None, "changes": d.lineage["0"]["changes"][:1]}}
+    )
     first.hash = d.hash
     first.read()
     read = []
@@ -154,7 +156,9 @@ def test_counts(tmp_path):
     d = blocks.Driver(blocks.path_rows(), tmp_path)
     e = (1, 2, None, 0)
     # the self-join's rows count once; a row that failed every filter counts too; what cancels does not
-    s = d.maintain([(0, e, 2), (1, e, 2), (0, (5, 5, None, 0), 1), (0, (5, 5, None, 0), -1)], extra=[(0, -2, 1, 99), (0, -3, 3, 7)])[0]
+    s = d.maintain(
+        [(0, e, 2), (1, e, 2), (0, (5, 5, None, 0), 1), (0, (5, 5, None, 0), -1)], extra=[(0, -2, 1, 99), (0, -3, 3, 7)]
+    )[0]
     assert s["rowsIn"] == {"s0": 3, "s1": 3}
     d = blocks.Driver(blocks.single(), tmp_path / "1")
     a, b = (b"a", 1, 2.0, 0), (b"b", 1, 2.0, 1)
@@ -176,7 +180,11 @@ def test_passes_summaries_on_and_nothing_for_nothing(tmp_path):
     whole = d.wire([(0, (1, None, b"x", None, 0), 1)], size=0)[0]
     batch = pa.RecordBatch.from_arrays([*whole.columns, pa.nulls(1, pa.string())], names=[*whole.schema.names, "s"])
     carried = pa.RecordBatch.from_arrays(
-        [pa.array([v], f.type) for v, f in zip([0, -1, 1, None, 0, None, None, None, None, "hello"], batch.schema, strict=True)], schema=batch.schema
+        [
+            pa.array([v], f.type)
+            for v, f in zip([0, -1, 1, None, 0, None, None, None, None, "hello"], batch.schema, strict=True)
+        ],
+        schema=batch.schema,
     )
     out = [s for b in functions.maintain(d.spec(version=1), iter([carried, batch])) for s in b.column("s").to_pylist()]
     assert out[0] == "hello" and json.loads(out[1])["status"] == "ok" and len(out) == 2
@@ -205,14 +213,23 @@ def test_work_does_not_depend_on_size(tmp_path):
         d = blocks.Driver(blocks.q3(), tmp_path / str(customers))
         rows = []
         for c in range(customers):
-            rows += [(0, (c, None, b"seg%d" % (c % 5), None, 0), 1), (1, (c, c, None, None, 0), 1), (2, (None, c, None, 7, 0), 1)]
+            rows += [
+                (0, (c, None, b"seg%d" % (c % 5), None, 0), 1),
+                (1, (c, c, None, None, 0), 1),
+                (2, (None, c, None, 7, 0), 1),
+            ]
         d.maintain(rows, build=True, size=0)
-        change = [(2, (None, k, None, 9, 0), 1) for k in range(50)] + [(0, (3, None, b"seg9", None, 0), 1), (1, (60, 2, None, None, 0), 1)]
+        change = [(2, (None, k, None, 9, 0), 1) for k in range(50)] + [
+            (0, (3, None, b"seg9", None, 0), 1),
+            (1, (60, 2, None, None, 0), 1),
+        ]
         return d.maintain(change)[0]["touched"]
 
     assert touched(400) == touched(40_000) > 0
 
 
 def test_import_is_light():
-    code = "import sys, pyspark_ivm.worker.functions; print([m for m in ('numpy', 'numba', 'pyarrow', 'pyspark') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    code = "import sys, pyspark_ivm.worker.functions; print([m for m in ('numpy', 'numba', 'pyarrow', 'pyspark') if m in sys.modules])"  # noqa: E501
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

@@ -2,7 +2,8 @@
 
     ΔM_n = Σ over the affected guard tuples t, onto key(n), of  Π M_c[new](t) − Π M_c[old](t)
 
-where t is affected if the guard's tuple changed or the message of another child changed at t's key. Old messages come from the
+where t is affected if the guard's tuple changed or the message of another child changed at t's key. Old messages come
+from the
 journals, so nothing is read that the change does not touch.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_ivm.index import kernels as k
+from pyspark_ivm.index import vectors
 from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout, identity
 from pyspark_ivm.index.strings import StringTable
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout, Probe, Relation, Step
@@ -86,7 +88,8 @@ class BlockState:
         )
 
     def apply(self, deltas: dict[int, Delta], replay: bool = False) -> None:
-        """Absorb a batch (``begin_batch`` came before). On refusal everything is undone. A replayed batch was checked once."""
+        """Absorb a batch (``begin_batch`` came before). On refusal everything is undone. A replayed batch was checked
+        once."""
         try:
             for atom, delta in deltas.items():
                 self.add_to_leaf(atom, delta)
@@ -103,7 +106,7 @@ class BlockState:
             rho = self.of(self.layout.rho[i])
             if (rho.layout.kinds == k.FLOAT_KIND).any():
                 journaled = rho.jslot[: int(rho.meta[k.JOURNALED])]
-                if found := k.cancelled(rho.vecs, journaled, rho.layout.kinds, rho.layout.offsets):
+                if found := vectors.cancelled(rho.vecs, journaled, rho.layout.kinds, rho.layout.offsets):
                     raise Refused("FLOAT_CANCELLATION", f"{found} sums lost precision to cancellation or overflowed")
 
     def build(self) -> None:
@@ -145,7 +148,8 @@ class BlockState:
         return (found[0], origin[0]) if len(found) == 1 else (np.concatenate(found), np.concatenate(origin))
 
     def affected(self, step: Step) -> tuple[np.ndarray, str, np.ndarray]:
-        """(the guard's affected slots, and where one child alone changed: its relation's name and its slot for each)."""
+        """(the guard's affected slots, and where one child alone changed: its relation's name and its slot for
+        each)."""
         guard = self.of(step.guard)
         parts = []
         own = guard.touched()
@@ -180,7 +184,9 @@ class BlockState:
             self._buffers[layout.words] = held
         return held[0][:rows], held[1][:rows]
 
-    def _products(self, step: Step, rows: np.ndarray, with_old: bool, known: str = "", known_slots: np.ndarray | None = None) -> None:
+    def _products(
+        self, step: Step, rows: np.ndarray, with_old: bool, known: str = "", known_slots: np.ndarray | None = None
+    ) -> None:
         """Products for the guard's slots ``rows``, onto the targets. ``known``: a child whose slots need no look-up."""
         guard = self.of(step.guard)
         factors = [(self.of(f.relation), f) for f in step.factors]
@@ -188,7 +194,9 @@ class BlockState:
             chunk = rows[start : start + CHUNK]
             new, old = self._buffer(len(chunk), step.layout)
             for position, (relation, f) in enumerate(factors):
-                flags = (FIRST_FACTOR if position == 0 else 0) | (DIRECT if f.direct else 0) | (WITH_OLD if with_old else 0)
+                flags = (
+                    (FIRST_FACTOR if position == 0 else 0) | (DIRECT if f.direct else 0) | (WITH_OLD if with_old else 0)
+                )
                 slots = chunk
                 if known_slots is not None and f.relation.name == known:
                     slots, flags = known_slots[start : start + CHUNK], flags | DIRECT
@@ -210,7 +218,9 @@ class BlockState:
         if slot < 0:
             return 0
         offsets = total.layout.offsets
-        return sum(int(total.vecs[slot, offsets[self.layout.total.channel_of[c]]]) for c in self.layout.plan.error_channels)
+        return sum(
+            int(total.vecs[slot, offsets[self.layout.total.channel_of[c]]]) for c in self.layout.plan.error_channels
+        )
 
     def live_rows(self) -> int:
         """Rows of the output where known (rows mode: with multiplicity), else live tuples of the root."""

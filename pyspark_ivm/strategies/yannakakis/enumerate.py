@@ -1,7 +1,9 @@
-"""Reading. Law: the output is the join of the connex nodes' live tuples, top-down along the tree; its vector is the product over the
+"""Reading. Law: the output is the join of the connex nodes' live tuples, top-down along the tree; its vector is the
+product over the
 edges from connex to non-connex nodes (a connex leaf gives its own).
 
-Every live tuple of a connex node has a live match below it (that is what live means), so the walk never runs into a dead end
+Every live tuple of a connex node has a live match below it (that is what live means), so the walk never runs into a
+dead end
 and the first rows come at once. Filters are hints: they may let too much through, never too little.
 """
 
@@ -116,7 +118,11 @@ def _bound_start(state: BlockState, given: Sequence[Hint]) -> np.ndarray | None:
 
 
 def enumerate_rows(
-    state: BlockState, filters: Sequence[dict[str, Any]] = (), split: int = 0, splits: int = 1, channels: Sequence[int] = ()
+    state: BlockState,
+    filters: Sequence[dict[str, Any]] = (),
+    split: int = 0,
+    splits: int = 1,
+    channels: Sequence[int] = (),
 ) -> Iterator[Rows]:
     """Batches of output rows, lazily. ``channels``: block channels of the vectors, in order, after the multiplicity."""
     layout, plan = state.layout, state.layout.plan
@@ -145,7 +151,9 @@ def _filtered(state: BlockState, given: list[Hint] | None, slots: np.ndarray) ->
     return slots
 
 
-def _descend(state: BlockState, at: int, slots: dict[int, np.ndarray], by_node: dict[int, list[Hint]], product: Product) -> Iterator[Rows]:
+def _descend(
+    state: BlockState, at: int, slots: dict[int, np.ndarray], by_node: dict[int, list[Hint]], product: Product
+) -> Iterator[Rows]:
     layout = state.layout
     if at == len(layout.connex):
         yield Rows(slots, product(slots))
@@ -162,7 +170,8 @@ def _descend(state: BlockState, at: int, slots: dict[int, np.ndarray], by_node: 
 
 
 class Product:
-    """The vectors of output rows: the multiplicity, then the chosen block channels (so channel i is at layout.offsets[i + 1])."""
+    """The vectors of output rows: the multiplicity, then the chosen block channels (so channel i is at
+    layout.offsets[i + 1])."""
 
     def __init__(self, state: BlockState, channels: Sequence[int]) -> None:
         self.state = state

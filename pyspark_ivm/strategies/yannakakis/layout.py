@@ -1,4 +1,5 @@
-"""From block plan to relations. Law: node n keeps rho_n (its tuples) and M_n = rho_n summed onto key(n), with the channels that
+"""From block plan to relations. Law: node n keeps rho_n (its tuples) and M_n = rho_n summed onto key(n), with the
+channels that
 differ inside its subtree; where key(n) = var(n), M_n *is* rho_n.
 
 Kept: leaves; M_n of every node but the root; rho_n of connex nodes; and the total of the root's multiplicity and error
@@ -90,7 +91,8 @@ class Step:
 
 @dataclass
 class Weight:
-    """How a connex node's tuple weighs in the output: by its own vector, or by the messages of its non-connex children."""
+    """How a connex node's tuple weighs in the output: by its own vector, or by the messages of its non-connex
+    children."""
 
     node: int
     factors: list[Factor]
@@ -121,7 +123,9 @@ class BlockLayout:
         if root.variables:
             positions = {c: i + 1 for i, c in enumerate(dict.fromkeys(errors))}
             kinds = ("count",) * (1 + len(positions))
-            self.total = self._relation("total", (), kinds, tuple(positions.get(c, 0) for c in range(len(plan.channels))))
+            self.total = self._relation(
+                "total", (), kinds, tuple(positions.get(c, 0) for c in range(len(plan.channels)))
+            )
         else:
             self.total = self.rho[root.id]
         self.steps = [step for n in nodes if (step := self._step(n))]
@@ -131,13 +135,16 @@ class BlockLayout:
             r.indexes.sort()
 
     # -- relations ---------------------------------------------------------------------------------------------------
-    def _relation(self, name: str, variables: tuple[int, ...], kinds: tuple[str, ...], channel_of: tuple[int, ...]) -> Relation:
+    def _relation(
+        self, name: str, variables: tuple[int, ...], kinds: tuple[str, ...], channel_of: tuple[int, ...]
+    ) -> Relation:
         r = Relation(name, self.plan, variables, kinds, channel_of)
         self.relations[name] = r
         return r
 
     def _channels(self, n: Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The distinct channels of a subtree: a product without a factor inside is the multiplicity; counts stay counts;
+        """The distinct channels of a subtree: a product without a factor inside is the multiplicity; counts stay
+        counts;
         others take the kind of the whole channel (rings mod 2^k: partial products need no more)."""
         atoms = sorted(self.atoms_below[n.id])
         known: dict[object, int] = {((0,) * len(atoms), "count"): 0}
@@ -146,7 +153,10 @@ class BlockLayout:
             inside = tuple(ch.factors[a] for a in atoms)
             local = {self.plan.atoms[a].channels[f].kind for a, f in zip(atoms, inside, strict=True)}
             kind = "count" if local == {"count"} else ch.kind
-            if kind == "float" and sum(self.plan.atoms[a].channels[f].kind != "count" for a, f in zip(atoms, inside, strict=True)) > 1:
+            if (
+                kind == "float"
+                and sum(self.plan.atoms[a].channels[f].kind != "count" for a, f in zip(atoms, inside, strict=True)) > 1
+            ):
                 raise ValueError("a float channel has one factor that is not a count")
             channel_of.append(known.setdefault((inside, kind), len(known)))
         return tuple(kind for _, kind in known), tuple(channel_of)  # type: ignore[misc]
@@ -158,7 +168,9 @@ class BlockLayout:
         if n.atom is not None:
             atom = plan.atoms[n.atom]
             kinds = tuple(c.kind for c in atom.channels)
-            leaf = self._relation(f"leaf{n.atom}", atom.variables, kinds, tuple(c.factors[n.atom] for c in plan.channels))
+            leaf = self._relation(
+                f"leaf{n.atom}", atom.variables, kinds, tuple(c.factors[n.atom] for c in plan.channels)
+            )
             self.leaf[n.atom] = self.rho[n.id] = leaf
             if same and not root:
                 self.message[n.id] = leaf
@@ -221,7 +233,9 @@ class BlockLayout:
         representative = [channel_of.index(c) for c in range(len(kinds))]
         factors, affected = [], []
         if n.atom is not None:
-            factors.append(Factor(guard, guard_columns(guard), _words(tuple(guard.channel_of[b] for b in representative)), True))
+            factors.append(
+                Factor(guard, guard_columns(guard), _words(tuple(guard.channel_of[b] for b in representative)), True)
+            )
         for c in children:
             m = self.message[c]
             channel = _words(tuple(m.channel_of[b] for b in representative))
