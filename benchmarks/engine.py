@@ -1,8 +1,10 @@
-"""The engine alone, without Spark: index and bottom-up pass on customer ⋈ orders ⋈ lineitem, SUM and COUNT by segment (TPC-H Q3-like).
+"""The engine alone, without Spark: index and bottom-up pass on customer ⋈ orders ⋈ lineitem, SUM and COUNT by segment
+(TPC-H Q3-like).
 
     python benchmarks/engine.py [orders]
 
-Prints a markdown table: rows/s of building, of applying consolidated batches of line items (inserts, then deletes of them), and of reading a large view. No Spark, no files. Times are processor seconds of the one thread: a busy machine
+Prints a markdown table: rows/s of building, of applying consolidated batches of line items (inserts, then deletes of
+them), and of reading a large view. No Spark, no files. Times are processor seconds of the one thread: a busy machine
 does not change them.
 """
 

@@ -1,8 +1,11 @@
 """Kernels of the hash relation. Law: one pass over a batch costs what the batch costs, whatever the relation holds.
 
-A relation is flat arrays (see ``relation.HashRelation``): ``keys[slot]``, ``vecs[slot]``, ``table`` (open addressing, slot or
--1), ``meta`` (the counters below) and a journal: ``jslot[j]``, ``jold[j]`` hold a slot and its words before the current step
-first touched it, ``jpos[slot]`` where (a sparse set: trusted only if ``jslot[jpos[slot]] == slot`` and in the current step).
+A relation is flat arrays (see ``relation.HashRelation``): ``keys[slot]``, ``vecs[slot]``, ``table`` (open addressing,
+slot or
+-1), ``meta`` (the counters below) and a journal: ``jslot[j]``, ``jold[j]`` hold a slot and its words before the
+current step
+first touched it, ``jpos[slot]`` where (a sparse set: trusted only if ``jslot[jpos[slot]] == slot`` and in the current
+step).
 Kernels never allocate relation memory: they stop where an array is full, and the caller grows it and goes on.
 """
 
@@ -15,7 +18,7 @@ cache.prepare()
 import numpy as np  # noqa: E402
 from numba import njit, types  # noqa: E402
 
-from pyspark_ivm.index.limbs import add, as_float, assign, f64, i64, multiply, prefetch, u64, void, words1, words2  # noqa: E402
+from pyspark_ivm.index.limbs import add, assign, i64, multiply, prefetch, u64, void, words1, words2  # noqa: E402
 
 #: positions in ``meta``
 USED, LIVE, STEP, JOURNALED, START, JOURNALING, NEGATIVE, NEGATIVE_SLOT = range(8)
@@ -24,7 +27,8 @@ META_WORDS = 8
 BUCKETS, BUCKETS_START, ASSIGNED = range(3)
 UNLINKED = -2
 FLOAT_KIND = 3
-#: How many rows ahead a loop asks for memory: a probe is a chain of dependent misses (row → table → tuple), and the processor
+#: How many rows ahead a loop asks for memory: a probe is a chain of dependent misses (row → table → tuple), and the
+#: processor
 #: overlaps them only if told early. Small tables are in cache anyway.
 ROW_AHEAD, TABLE_AHEAD, TUPLE_AHEAD = 24, 16, 8
 SMALL_TABLE = 1 << 13
@@ -110,8 +114,10 @@ def upsert(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """For each i ≥ start: the tuple with key source[rows[i], cols] changes by new[i] - old[i].
 
-    mode 0: add new - old. mode 1: add new. mode 2: set to new. mode 3: add new to a signed bag (a batch being consolidated,
-    leaves being built): no journal, no liveness. Returns the first i not done for want of room (len(rows) when all done).
+    mode 0: add new - old. mode 1: add new. mode 2: set to new. mode 3: add new to a signed bag (a batch being
+    consolidated,
+    leaves being built): no journal, no liveness. Returns the first i not done for want of room (len(rows) when all
+    done).
     """
     width = vecs.shape[1]
     channels = kinds.shape[0]
@@ -221,9 +227,11 @@ def multiply_child(  # type: ignore[no-untyped-def]
     keys, vecs, table, meta, jpos, jslot, jold, kinds, offs,
     channel, out_kinds, out_offs, new, old, flags,
 ):  # fmt: skip
-    """new[i], old[i] (of kinds out_kinds) *= the child's tuple with key source[rows[i], cols], after and before this step.
+    """new[i], old[i] (of kinds out_kinds) *= the child's tuple with key source[rows[i], cols], after and before this
+    step.
 
-    Channel k takes the child's channel ``channel[k]``. flags: 1 = first factor (assign), 2 = rows are the child's slots,
+    Channel k takes the child's channel ``channel[k]``. flags: 1 = first factor (assign), 2 = rows are the child's
+    slots,
     4 = compute old too.
     """
     first, direct, want_old = flags & 1, flags & 2, flags & 4
@@ -322,7 +330,8 @@ def index_assign(keys, meta, cols, imeta, btable, brep, bhead, bucket, prev, fol
 
 @njit(void(words2, slots1, slots1, slots1, slots1, slots1), cache=True)
 def index_sync(vecs, slots, bhead, bucket, prev, following):  # type: ignore[no-untyped-def]
-    """Link the slots that live and are not in their chain, unlink those that died. O(1) a slot: chains are doubly linked."""
+    """Link the slots that live and are not in their chain, unlink those that died. O(1) a slot: chains are doubly
+    linked."""
     for i in range(slots.shape[0]):
         slot = slots[i]
         lives = vecs[slot, 0] > 0
@@ -408,7 +417,8 @@ def expand(  # type: ignore[no-untyped-def]
 ):
     """Join a batch with a relation: all pairs (i, live slot) whose (sub-)key equals source[rows[i], cols].
 
-    ``state`` = [next i, next slot of its chain or -1]: where to go on when the output was full. Returns the pairs written.
+    ``state`` = [next i, next slot of its chain or -1]: where to go on when the output was full. Returns the pairs
+    written.
     """
     n = rows.shape[0]
     room = out_row.shape[0]
@@ -488,114 +498,3 @@ def live_slots(vecs, first, last, out):  # type: ignore[no-untyped-def]
 def gather(matrix, rows, column, out):  # type: ignore[no-untyped-def]
     for i in range(rows.shape[0]):
         out[i] = matrix[rows[i], column]
-
-
-@njit(void(words2, slots1, words2), cache=True)
-def gather_rows(matrix, rows, out):  # type: ignore[no-untyped-def]
-    for i in range(rows.shape[0]):
-        for k in range(matrix.shape[1]):
-            out[i, k] = matrix[rows[i], k]
-
-
-@njit(i64(words2, i64, words1, words1, slots1), cache=True)
-def non_zero(vecs, used, kinds, offs, out):  # type: ignore[no-untyped-def]
-    """The rows of a consolidated batch that still say something (the largest |x| seen alone says nothing)."""
-    filled = 0
-    for r in range(used):
-        keep = False
-        for c in range(kinds.shape[0]):
-            o = offs[c]
-            if kinds[c] == FLOAT_KIND:
-                for k in (0, 1, 4, 5, 6):
-                    if vecs[r, o + k] != 0 and not (k < 2 and as_float(vecs[r, o + k]) == 0.0):
-                        keep = True
-            else:
-                for k in range(kinds[c] + 1):
-                    if vecs[r, o + k] != 0:
-                        keep = True
-        if keep:
-            out[filled] = np.int32(r)
-            filled += 1
-    return filled
-
-
-@njit(i64(words2, words2, words1, words1), cache=True)
-def subtract_held(batch, held, kinds, offs):  # type: ignore[no-untyped-def]
-    """batch[i] -= held[i], exactly 0 where both say the same. Floats summed in another order differ in their last bits of
-    106: less than 2^-80 of the largest value is the same. Returns how many rows are now zero."""
-    same_rows = 0
-    for i in range(batch.shape[0]):
-        same = True
-        for c in range(kinds.shape[0]):
-            o = offs[c]
-            if kinds[c] == FLOAT_KIND:
-                difference = (as_float(batch[i, o]) - as_float(held[i, o])) + (
-                    as_float(batch[i, o + 1]) - as_float(held[i, o + 1])
-                )
-                largest = max(as_float(batch[i, o + 3]), as_float(held[i, o + 3]))
-                if not abs(difference) <= largest * f64(2.0**-80):
-                    same = False
-                for k in range(4, 7):
-                    if batch[i, o + k] != held[i, o + k]:
-                        same = False
-            else:
-                for k in range(kinds[c] + 1):
-                    if batch[i, o + k] != held[i, o + k]:
-                        same = False
-        if same:
-            same_rows += 1
-            for k in range(batch.shape[1]):
-                batch[i, k] = 0
-        else:
-            for c in range(kinds.shape[0]):
-                add(batch, i, offs[c], held, i, offs[c], kinds[c], -1)
-    return same_rows
-
-
-@njit(i64(words2, slots1, words1, words1), cache=True)
-def cancelled(vecs, slots, kinds, offs):  # type: ignore[no-untyped-def]
-    """How many live tuples lost more than 50 bits of their largest value to cancellation, or overflowed. A sum of exactly 0
-    in 106 bits is taken at its word: it is what remains when every value of a group is deleted or NULL."""
-    found = 0
-    for i in range(slots.shape[0]):
-        slot = slots[i]
-        if vecs[slot, 0] <= 0:
-            continue
-        for c in range(kinds.shape[0]):
-            if kinds[c] == FLOAT_KIND:
-                o = offs[c]
-                largest = as_float(vecs[slot, o + 3])
-                total = as_float(vecs[slot, o + 2])
-                if largest > 0 and total < largest * f64(2.0**-50):
-                    if as_float(vecs[slot, o]) != 0.0 or as_float(vecs[slot, o + 1]) != 0.0:
-                        found += 1
-                elif not np.isfinite(as_float(vecs[slot, o])):
-                    found += 1
-    return found
-
-
-@njit(u64(types.Array(types.uint64, 1, "C", readonly=True), u64), cache=True)
-def checksum(data, seed):  # type: ignore[no-untyped-def]
-    """64-bit checksum in four independent lanes, as fast as memory. Finds damage; it is no defence against forgery."""
-    prime = u64(0x9FB21C651E98DF25)
-    a, b, c, d = seed, seed + u64(1), seed + u64(2), seed + u64(3)
-    n = data.shape[0]
-    i = 0
-    while i + 4 <= n:
-        a = (a ^ data[i]) * prime
-        b = (b ^ data[i + 1]) * prime
-        c = (c ^ data[i + 2]) * prime
-        d = (d ^ data[i + 3]) * prime
-        a ^= a >> u64(29)
-        b ^= b >> u64(29)
-        c ^= c >> u64(29)
-        d ^= d >> u64(29)
-        i += 4
-    while i < n:
-        a = (a ^ data[i]) * prime
-        a ^= a >> u64(29)
-        i += 1
-    for lane in (b, c, d, u64(n)):
-        a = (a ^ lane) * prime
-        a ^= a >> u64(32)
-    return a

@@ -1,7 +1,9 @@
 """Arithmetic of channels. Law: a channel is an element of a ring; vectors add and multiply channel by channel.
 
-``count`` is Z mod 2^64, ``int2``/``int3`` are Z mod 2^128 / 2^192 in two's complement limbs, least significant first (so
-partial products may be computed in the kind of the final channel), ``float`` is a double-double with counters, a module over
+``count`` is Z mod 2^64, ``int2``/``int3`` are Z mod 2^128 / 2^192 in two's complement limbs, least significant first
+(so
+partial products may be computed in the kind of the final channel), ``float`` is a double-double with counters, a
+module over
 ``count``: it is scaled by counts, never multiplied by another float.
 
 All helpers work in place on rows of int64 matrices, so kernels need no temporary vectors.
@@ -246,7 +248,8 @@ def encode_value(v, o, kind, low, high, has_high, w, valid):  # type: ignore[no-
 
 @njit(void(words2, i64, types.float64[::1]), cache=True)
 def finalise_floats(v, o, out):  # type: ignore[no-untyped-def]
-    """The double a float channel stands for: NaN if any NaN or infinities of both signs, else the infinity, else the sum."""
+    """The double a float channel stands for: NaN if any NaN or infinities of both signs, else the infinity, else the
+    sum."""
     for r in range(v.shape[0]):
         if v[r, o + 4] > 0 or (v[r, o + 5] > 0 and v[r, o + 6] > 0):
             out[r] = np.nan

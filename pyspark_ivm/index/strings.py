@@ -1,4 +1,5 @@
-"""String table: bytes ↔ dense id. Law: ids are given in order of arrival and never change; equal bytes have equal ids."""
+"""String table: bytes ↔ dense id. Law: ids are given in order of arrival and never change; equal bytes have equal
+ids."""
 
 from __future__ import annotations
 

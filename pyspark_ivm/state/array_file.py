@@ -2,8 +2,10 @@
 
     magic (8) · header length (8) · header JSON · zeros to 64 · arrays, each aligned to 64
 
-An array is stored with its capacity but only its rows in use are written (the rest is a hole), so a mapped relation has room to
-grow in place. The header holds each array's checksum and the file's checksum is the header's: one number vouches for all.
+An array is stored with its capacity but only its rows in use are written (the rest is a hole), so a mapped relation
+has room to
+grow in place. The header holds each array's checksum and the file's checksum is the header's: one number vouches for
+all.
 Nothing is ever unpickled.
 """
 
@@ -18,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspark_ivm.index import kernels
+from pyspark_ivm.index import vectors
 
 MAGIC = b"PSPKIVM\n"
 FORMAT = 1
@@ -35,7 +37,7 @@ def checksum_bytes(data: np.ndarray) -> int:
     flat = data.reshape(-1).view(np.uint8)
     whole = len(flat) // 8 * 8
     tail = int.from_bytes(flat[whole:].tobytes(), "little")
-    return int(kernels.checksum(flat[:whole].view(np.uint64), np.uint64(tail ^ len(flat))))
+    return int(vectors.checksum(flat[:whole].view(np.uint64), np.uint64(tail ^ len(flat))))
 
 
 def _aligned(n: int) -> int:

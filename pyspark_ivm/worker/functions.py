@@ -1,6 +1,8 @@
-"""The functions Spark calls on Arrow batches, by reference: ``functools.partial(function, spec)`` (docs/contracts.md C, D).
+"""The functions Spark calls on Arrow batches, by reference: ``functools.partial(function, spec)`` (docs/contracts.md
+C, D).
 
-Nothing heavy is imported before a call: a worker is forked with this module loaded, and pyarrow does not like to be forked.
+Nothing heavy is imported before a call: a worker is forked with this module loaded, and pyarrow does not like to be
+forked.
 """
 
 from __future__ import annotations

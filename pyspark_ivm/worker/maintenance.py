@@ -1,4 +1,5 @@
-"""Maintaining: wire rows → consolidated batch per partition and atom → state, change file, summary. Law: state(n+1) = apply(state(n),
+"""Maintaining: wire rows → consolidated batch per partition and atom → state, change file, summary. Law: state(n+1) =
+apply(state(n),
 consolidated batch); what a summary does not name as ``ok`` never happened.
 """
 
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_ivm.index import kernels as k
+from pyspark_ivm.index import vectors
 from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout
 from pyspark_ivm.state import store
 from pyspark_ivm.state.array_file import StateDamaged
@@ -69,7 +70,8 @@ class Output:
 
 
 class Counter:
-    """rows_in of one source: Σ|weight| after consolidation by the hash of the row. The atoms of a source see the same rows, so
+    """rows_in of one source: Σ|weight| after consolidation by the hash of the row. The atoms of a source see the same
+    rows, so
     each has a column of its own and a row counts as often as the atom that saw it most."""
 
     def __init__(self, atoms: list[int]) -> None:
@@ -166,7 +168,7 @@ class PartitionTask:
             if atom in self.resync:
                 self._subtract_held(atom, bag)
             out = np.empty(bag.used, np.int32)
-            kept = out[: k.non_zero(bag.vecs, bag.used, bag.layout.kinds, bag.layout.offsets, out)]
+            kept = out[: vectors.non_zero(bag.vecs, bag.used, bag.layout.kinds, bag.layout.offsets, out)]
             if atom in self.resync:
                 counts = np.abs(bag.vecs[kept, 0])
                 resynced[atom] = int(np.where(counts == 0, 2, counts).sum())
@@ -191,7 +193,7 @@ class PartitionTask:
             rows = np.arange(first, min(first + CHUNK, bag.used), dtype=np.int32)
             held = np.empty((len(rows), bag.layout.words), np.int64)
             leaf.multiply_into(bag.keys, rows, leaf.columns, channel, bag.layout, held, held, 1)
-            k.subtract_held(bag.vecs[first : first + len(rows)], held, bag.layout.kinds, bag.layout.offsets)
+            vectors.subtract_held(bag.vecs[first : first + len(rows)], held, bag.layout.kinds, bag.layout.offsets)
 
     def finish(self) -> tuple[dict[str, Any], Emission | None]:
         head = {"block": self.layout.plan.id, "partition": self.partition}
@@ -232,10 +234,19 @@ class PartitionTask:
             return {**head, **(self.failure or {})}, None
         store.put_back(spec["directory"], self.partition, held)
         return {
-            **head, "status": "ok", "file": file, "checkpoint": checkpoint, "rowsIn": self._rows_in(resynced), "touched": state.touched,
-            "rowsChanged": changed, "liveErrors": state.live_errors(), "stateBytes": state.bytes, "liveRows": state.live_rows(),
-            "liveErrorsDelta": state.live_errors() - self.errors_before, "stateBytesDelta": state.bytes - self.bytes_before,
-        }, emission  # fmt: skip
+            **head,
+            "status": "ok",
+            "file": file,
+            "checkpoint": checkpoint,
+            "rowsIn": self._rows_in(resynced),
+            "rowsChanged": changed,
+            "touched": state.touched,
+            "liveRows": state.live_rows(),
+            "liveErrors": state.live_errors(),
+            "liveErrorsDelta": state.live_errors() - self.errors_before,
+            "stateBytes": state.bytes,
+            "stateBytesDelta": state.bytes - self.bytes_before,
+        }, emission
 
     def _rows_in(self, resynced: dict[int, int]) -> dict[str, int]:
         out = {source: counter.total() for source, counter in self.counters.items()}

@@ -1,4 +1,5 @@
-"""Reading: the output of a block as Arrow batches, and the merge of partial groups. Law: read(state) = the block's query."""
+"""Reading: the output of a block as Arrow batches, and the merge of partial groups. Law: read(state) = the block's
+query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Arrow ↔ words. Law: encode(row of atom a with weight w) = (key words of a, w · features of a); decode is its inverse on keys."""
+"""Arrow ↔ words. Law: encode(row of atom a with weight w) = (key words of a, w · features of a); decode is its inverse
+on keys."""
 
 from __future__ import annotations
 

@@ -127,7 +127,8 @@ def path_rows(**changes: Any) -> BlockPlan:
 
 
 def deep_rows(**changes: Any) -> BlockPlan:
-    """R(a, b) ⋈ S(b; y) ⋈ T(a) ⋈ U(b): rows a, b, y. The root has connex and non-connex children: its guard is a connex leaf."""
+    """R(a, b) ⋈ S(b; y) ⋈ T(a) ⋈ U(b): rows a, b, y. The root has connex and non-connex children: its guard is a
+    connex leaf."""
     plan = BlockPlan(
         id="b03", mode="rows",
         variables=(word("a"), word("b"), word("y")),
@@ -152,7 +153,8 @@ def deep_rows(**changes: Any) -> BlockPlan:
 
 
 def kinds(**changes: Any) -> BlockPlan:
-    """R(a, g; v, f) ⋈ S(a, h; u): groups g, h (two connex nodes), every kind of channel, products across atoms, errors."""
+    """R(a, g; v, f) ⋈ S(a, h; u): groups g, h (two connex nodes), every kind of channel, products across atoms,
+    errors."""
     plan = BlockPlan(
         id="b04", mode="aggregate",
         variables=(word("a"), word("g", True), text("h")),

@@ -2,7 +2,8 @@
 
     ΔM_n = Σ over the affected guard tuples t, onto key(n), of  Π M_c[new](t) − Π M_c[old](t)
 
-where t is affected if the guard's tuple changed or the message of another child changed at t's key. Old messages come from the
+where t is affected if the guard's tuple changed or the message of another child changed at t's key. Old messages come
+from the
 journals, so nothing is read that the change does not touch.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_ivm.index import kernels as k
+from pyspark_ivm.index import vectors
 from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout, identity
 from pyspark_ivm.index.strings import StringTable
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout, Probe, Relation, Step
@@ -86,7 +88,8 @@ class BlockState:
         )
 
     def apply(self, deltas: dict[int, Delta], replay: bool = False) -> None:
-        """Absorb a batch (``begin_batch`` came before). On refusal everything is undone. A replayed batch was checked once."""
+        """Absorb a batch (``begin_batch`` came before). On refusal everything is undone. A replayed batch was checked
+        once."""
         try:
             for atom, delta in deltas.items():
                 self.add_to_leaf(atom, delta)
@@ -103,7 +106,7 @@ class BlockState:
             rho = self.of(self.layout.rho[i])
             if (rho.layout.kinds == k.FLOAT_KIND).any():
                 journaled = rho.jslot[: int(rho.meta[k.JOURNALED])]
-                if found := k.cancelled(rho.vecs, journaled, rho.layout.kinds, rho.layout.offsets):
+                if found := vectors.cancelled(rho.vecs, journaled, rho.layout.kinds, rho.layout.offsets):
                     raise Refused("FLOAT_CANCELLATION", f"{found} sums lost precision to cancellation or overflowed")
 
     def build(self) -> None:
@@ -145,7 +148,8 @@ class BlockState:
         return (found[0], origin[0]) if len(found) == 1 else (np.concatenate(found), np.concatenate(origin))
 
     def affected(self, step: Step) -> tuple[np.ndarray, str, np.ndarray]:
-        """(the guard's affected slots, and where one child alone changed: its relation's name and its slot for each)."""
+        """(the guard's affected slots, and where one child alone changed: its relation's name and its slot for
+        each)."""
         guard = self.of(step.guard)
         parts = []
         own = guard.touched()

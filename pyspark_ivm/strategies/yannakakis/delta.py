@@ -1,8 +1,11 @@
-"""Delta enumeration. Law (telescoping): Q(new) − Q(old) = Σ over atoms, Σ over (its deletes, its inserts) of the output rows that
+"""Delta enumeration. Law (telescoping): Q(new) − Q(old) = Σ over atoms, Σ over (its deletes, its inserts) of the
+output rows that
 pass through a changed tuple, with the other relations as they are at that moment.
 
-One atom's deletes or inserts change the weights at its frontier node f (the lowest connex node above it) in one direction. The
-rows through a changed tuple t of f weigh Δ_f(t) times the full weights of the other connex nodes. Deletes are enumerated after
+One atom's deletes or inserts change the weights at its frontier node f (the lowest connex node above it) in one
+direction. The
+rows through a changed tuple t of f weigh Δ_f(t) times the full weights of the other connex nodes. Deletes are
+enumerated after
 f has changed and before its ancestors do, inserts after all have: so no walk runs into a dead end.
 """
 
@@ -13,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyspark_ivm.index import kernels as k
+from pyspark_ivm.index import vectors
 from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout
 from pyspark_ivm.strategies.yannakakis.block import DIRECT, FIRST_FACTOR, WITH_OLD, BlockState, Delta, Refused
 from pyspark_ivm.strategies.yannakakis.layout import Probe
@@ -22,7 +26,8 @@ _CHANNEL_0 = np.zeros(1, np.int64)
 
 
 class Emission:
-    """The consolidated output rows of a batch: key = the words of the output columns and their NULL bits, channel 0 = weight."""
+    """The consolidated output rows of a batch: key = the words of the output columns and their NULL bits, channel 0 =
+    weight."""
 
     def __init__(self, state: BlockState) -> None:
         self.state = state
@@ -48,7 +53,7 @@ class Emission:
     def batches(self, size: int = CHUNK) -> Iterator[tuple[np.ndarray, list[np.ndarray], list[np.ndarray | None]]]:
         """(weights, a word column an output, its NULL flags or None)."""
         out = np.empty(self.rows.used, np.int32)
-        kept = out[: k.non_zero(self.rows.vecs, self.rows.used, _COUNT.kinds, _COUNT.offsets, out)]
+        kept = out[: vectors.non_zero(self.rows.vecs, self.rows.used, _COUNT.kinds, _COUNT.offsets, out)]
         outputs = self.state.layout.output_at
         for start in range(0, len(kept), size):
             rows = kept[start : start + size]

@@ -1,7 +1,9 @@
-"""Reading. Law: the output is the join of the connex nodes' live tuples, top-down along the tree; its vector is the product over the
+"""Reading. Law: the output is the join of the connex nodes' live tuples, top-down along the tree; its vector is the
+product over the
 edges from connex to non-connex nodes (a connex leaf gives its own).
 
-Every live tuple of a connex node has a live match below it (that is what live means), so the walk never runs into a dead end
+Every live tuple of a connex node has a live match below it (that is what live means), so the walk never runs into a
+dead end
 and the first rows come at once. Filters are hints: they may let too much through, never too little.
 """
 
@@ -168,7 +170,8 @@ def _descend(
 
 
 class Product:
-    """The vectors of output rows: the multiplicity, then the chosen block channels (so channel i is at layout.offsets[i + 1])."""
+    """The vectors of output rows: the multiplicity, then the chosen block channels (so channel i is at
+    layout.offsets[i + 1])."""
 
     def __init__(self, state: BlockState, channels: Sequence[int]) -> None:
         self.state = state

@@ -1,4 +1,5 @@
-"""From block plan to relations. Law: node n keeps rho_n (its tuples) and M_n = rho_n summed onto key(n), with the channels that
+"""From block plan to relations. Law: node n keeps rho_n (its tuples) and M_n = rho_n summed onto key(n), with the
+channels that
 differ inside its subtree; where key(n) = var(n), M_n *is* rho_n.
 
 Kept: leaves; M_n of every node but the root; rho_n of connex nodes; and the total of the root's multiplicity and error
@@ -90,7 +91,8 @@ class Step:
 
 @dataclass
 class Weight:
-    """How a connex node's tuple weighs in the output: by its own vector, or by the messages of its non-connex children."""
+    """How a connex node's tuple weighs in the output: by its own vector, or by the messages of its non-connex
+    children."""
 
     node: int
     factors: list[Factor]
@@ -141,7 +143,8 @@ class BlockLayout:
         return r
 
     def _channels(self, n: Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The distinct channels of a subtree: a product without a factor inside is the multiplicity; counts stay counts;
+        """The distinct channels of a subtree: a product without a factor inside is the multiplicity; counts stay
+        counts;
         others take the kind of the whole channel (rings mod 2^k: partial products need no more)."""
         atoms = sorted(self.atoms_below[n.id])
         known: dict[tuple[tuple[int, ...], str], int] = {((0,) * len(atoms), "count"): 0}
