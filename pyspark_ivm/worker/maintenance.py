@@ -20,7 +20,7 @@ from pyspark_ivm.strategies.yannakakis.block import BlockState, Delta, Refused
 from pyspark_ivm.strategies.yannakakis.delta import Emission, apply_emitting
 from pyspark_ivm.strategies.yannakakis.enumerate import whole_output
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
-from pyspark_ivm.worker.wire import HASH, WEIGHT, AtomEncoder, groups, output_array, output_field, word_array, words
+from pyspark_ivm.worker.wire import ERROR, HASH, WEIGHT, AtomEncoder, groups, output_array, output_field, word_array, words
 
 PASS_ON = -1  # atom of rows that carry an earlier block's summary; with s NULL: only wakes the partition
 
@@ -107,6 +107,7 @@ class PartitionTask:
         self.sources: dict[str, list[int]] = spec.get("sources") or {}
         self.source_of = {a: s for s, atoms in self.sources.items() for a in atoms}
         self.counters: dict[str, Counter] = {}
+        self.raised: dict[str, int] = {}
         self.batch: dict[int, HashRelation] = {}
         self.encoders: dict[int, AtomEncoder] = {}
         self.failure: dict[str, Any] | None = None
@@ -155,10 +156,20 @@ class PartitionTask:
             source = f"s{number}"
             if source not in self.sources:
                 source = list(self.sources)[number] if number < len(self.sources) else None
+            if source is not None:
+                self._count_raised(source, rows)
+                if self.resync.intersection(self.sources[source]):
+                    return
         if source is not None:
             if source not in self.counters:
                 self.counters[source] = Counter(self.sources[source])
             self.counters[source].add(atom, rows)
+
+    def _count_raised(self, source: str, rows: pa.RecordBatch) -> None:
+        """Rows that reached no atom because a filter or a join key raised: Spark raises, whatever they would join."""
+        flags, _ = words(rows.column(ERROR).cast(pa.int64()))
+        weights, _ = words(rows.column(WEIGHT))
+        self.raised[source] = self.raised.get(source, 0) + int((flags * weights).sum())
 
     def _deltas(self) -> tuple[dict[int, Delta], dict[int, int]]:
         """(non-zero deltas by atom, rows in by resynced atom)."""
@@ -246,6 +257,7 @@ class PartitionTask:
             "checkpoint": checkpoint,
             "rowsIn": self._rows_in(resynced),
             "rowsChanged": changed,
+            "raised": self.raised,
             "touched": state.touched,
             "liveRows": state.live_rows(),
             "liveErrors": state.live_errors(),
