@@ -110,7 +110,7 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
 
     val none = Literal(null, LongType)
     // A signed row is counted once: by the first atom it reaches, or by a row of its own if it reaches none.
-    val hash: Expression = if (rows.insertOnly) none else XxHash64(hashed, BlockInput.Seed)
+    val hash: Expression = if (rows.insertOnly) none else XxHash64(hashed.flatMap(nullsToo), BlockInput.Seed)
     var reached = Seq.empty[Expression]
     val perAtom = inputs.map { i =>
       val own = routes(i, binder(i), weight, if (rows.insertOnly || reached.isEmpty) hash else If(anyOf(reached), none, hash), None)
@@ -156,6 +156,9 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
         Project(output, Filter(pass, expanded))
     }
   }
+
+  /** The hash passes over NULLs: without the flag (NULL, 5) and (5, NULL) would be one row. */
+  private def nullsToo(c: Attribute): Seq[Expression] = if (c.nullable) Seq(IsNull(c), c) else Seq(c)
 
   private def hashable(t: DataType): Boolean = !t.existsRecursively {
     case _: MapType => true
