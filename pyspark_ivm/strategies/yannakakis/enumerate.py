@@ -19,7 +19,7 @@ import numpy as np
 from pyspark_ivm.index import kernels as k
 from pyspark_ivm.index.relation import CHUNK, Layout
 from pyspark_ivm.strategies.yannakakis.block import DIRECT, FIRST_FACTOR, BlockState
-from pyspark_ivm.strategies.yannakakis.delta import expansions
+from pyspark_ivm.strategies.yannakakis.delta import Emission, expansions
 
 _WORD_MIN, _WORD_MAX = -(2**63), 2**63 - 1
 
@@ -143,6 +143,15 @@ def enumerate_rows(
         slots = _filtered(state, by_node.get(root), slots)
         if len(slots):
             yield from _descend(state, 1, {root: slots}, by_node, product)
+
+
+def whole_output(state: BlockState) -> Iterator[Emission]:
+    """What a freshly built block emits: its output is the delta from nothing. In parts, so that no more than one is
+    ever held beside the state."""
+    for rows in enumerate_rows(state):
+        emission = Emission(state)
+        emission.add(rows.slots, rows.vectors[:, 0])
+        yield emission
 
 
 def _filtered(state: BlockState, given: list[Hint] | None, slots: np.ndarray) -> np.ndarray:
