@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jvm_session import session
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
@@ -21,8 +20,8 @@ ERRORS = (Py4JJavaError, PySparkException)
 
 
 @pytest.fixture(scope="module")
-def state():
-    return session()._jvm.org.apache.spark.sql.ivm.state
+def state(spark):
+    return spark._jvm.org.apache.spark.sql.ivm.state
 
 
 class View:
@@ -311,8 +310,7 @@ def test_only_posix_paths(state, tmp_path):
             state.CommitLog.apply(location)
 
 
-def test_settings(state):
-    spark = session()
+def test_settings(spark, state):
     conf, jspark = state.IvmConf, spark._jsparkSession
     spark.conf.unset("spark.sql.ivm.stateLocation")
     assert conf.stateLocation(jspark).endswith("/_ivm")

@@ -6,15 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from jvm_session import has_delta, session
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from source_watch import Watch, bag_of, leaf
-
-
-@pytest.fixture(scope="module")
-def spark():
-    return session()
+from tests.conftest import require_delta
+from tests.spark.source_watch import Watch, bag_of, leaf
 
 
 @pytest.fixture
@@ -249,8 +244,7 @@ def test_a_table_without_changes_is_resynced(spark, tmp_path):
 
 @pytest.fixture
 def delta(spark, table):
-    if not has_delta(spark):
-        pytest.skip("no Delta jars (IVM_DELTA_JARS)")
+    require_delta()
     return table
 
 
