@@ -23,7 +23,7 @@ import numpy as np
 from pyspark_ivm.index import vectors
 
 MAGIC = b"PSPKIVM\n"
-FORMAT = 1
+FORMAT = 2
 _ALIGN = 64
 _DTYPES = {"int64": np.int64, "int32": np.int32, "uint8": np.uint8}
 assert sys.byteorder == "little", "array files are little-endian and mapped as they are"
@@ -108,8 +108,8 @@ def read(path: Path, length: int, checksum: str, plan_hash: str) -> tuple[dict[s
     if f"{checksum_bytes(np.frombuffer(text, np.uint8)):016x}" != checksum:
         raise StateDamaged(f"{path}: the checksum of the header differs")
     header = json.loads(text)
-    if header["format"] > FORMAT:
-        raise StateDamaged(f"{path}: format {header['format']} is newer than this version reads ({FORMAT})")
+    if header["format"] != FORMAT:
+        raise StateDamaged(f"{path}: format {header['format']} is not the one this version reads ({FORMAT})")
     if header["plan"] != plan_hash:
         raise StateDamaged(f"{path}: written for another plan")
     base = _aligned(16 + header_length)
