@@ -9,10 +9,11 @@ cache.prepare()
 import numpy as np  # noqa: E402
 from numba import njit, types  # noqa: E402
 
-from pyspark_ivm.index.limbs import ABS, FLOAT_WORDS, LARGEST, NANS, add, as_float, f64, i64, u64, words1, words2  # noqa: E402
+from pyspark_ivm.index.limbs import ABS, FLOAT_WORDS, LARGEST, NANS, NUMBERS, add, as_float, f64, i64, u64, words1, words2  # noqa: E402
 from pyspark_ivm.index.limbs import FLOAT as FLOAT_KIND  # noqa: E402
 
 slots1 = types.int32[::1]
+GROUPS, BAG, ALWAYS = range(3)  # modes of ``changes``
 
 
 @njit(i64(words2, i64, words1, words1, i64, slots1), cache=True)
@@ -90,6 +91,41 @@ def cancelled(rows, slots, kinds, offs, key_words):  # type: ignore[no-untyped-d
                 elif not np.isfinite(as_float(rows[slot, o])):
                     found += 1
     return found
+
+
+@njit(words1(words2, slots1, words2, i64, words1, words1, words1, i64), cache=True)
+def changes(rows, jslot, jold, journaled, kinds, offs, channels, mode):  # type: ignore[no-untyped-def]
+    """(tuples that died, that came alive, that lived on and show another value in one of the channels). Of a float the
+    value and the counters are shown, not the largest value seen. mode: GROUPS; BAG: instead, the multiplicities lost and
+    won; ALWAYS: a dead tuple is a row of zeros."""
+    key_words = rows.shape[1] - 1 - jold.shape[1]
+    out = np.zeros(3, np.int64)
+    for j in range(journaled):
+        slot = jslot[j]
+        lived, lives = jold[j, 0], rows[slot, key_words]
+        if mode == BAG:
+            out[1 if lives > lived else 0] += abs(lives - lived)
+        elif mode == GROUPS and (lived > 0) != (lives > 0):
+            out[1 if lives > 0 else 0] += 1
+        elif mode == ALWAYS or lives > 0:
+            differs = False
+            for i in range(channels.shape[0]):
+                o, kind = offs[channels[i]], kinds[channels[i]]
+                p = key_words + o
+                if kind == FLOAT_KIND:
+                    was = as_float(jold[j, o]) + as_float(jold[j, o + 1])
+                    if was != as_float(rows[slot, p]) + as_float(rows[slot, p + 1]):
+                        differs = True
+                    for k in range(NANS, NUMBERS):
+                        if jold[j, o + k] != rows[slot, p + k]:
+                            differs = True
+                else:
+                    for k in range(kind + 1):
+                        if jold[j, o + k] != rows[slot, p + k]:
+                            differs = True
+            if differs:
+                out[2] += 1
+    return out
 
 
 @njit(u64(types.Array(types.uint64, 1, "C", readonly=True), u64), cache=True)

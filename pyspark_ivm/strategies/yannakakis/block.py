@@ -106,8 +106,8 @@ class BlockState:
 
     def check_floats(self) -> None:
         for i in self.layout.connex:
-            rho = self.of(self.layout.rho[i])
-            if (rho.layout.kinds == k.FLOAT_KIND).any():
+            if "float" in self.layout.rho[i].kinds:
+                rho = self.of(self.layout.rho[i])
                 journaled = rho.jslot[: int(rho.meta[k.JOURNALED])]
                 if found := vectors.cancelled(rho.rows, journaled, rho.layout.kinds, rho.layout.offsets, rho.key_words):
                     raise Refused("FLOAT_CANCELLATION", f"{found} sums lost precision to cancellation or overflowed")
@@ -291,24 +291,12 @@ class BlockState:
             return None
         rho = layout.rho[plan.root.id]
         r = self.of(rho)
-        journaled = int(r.meta[k.JOURNALED])
-        old, new = r.jold[:journaled], np.ascontiguousarray(r.vecs[r.jslot[:journaled]])
-        if plan.mode == "rows":
-            return int(np.abs(new[:, 0] - old[:, 0]).sum())
-        differs = np.zeros(journaled, np.bool_)
-        for c in plan.read_channels:
-            local = rho.channel_of[c]
-            at, kind = int(r.layout.offsets[local]), int(r.layout.kinds[local])
-            if kind == k.FLOAT_KIND:  # the value and the counters; the largest value seen is not shown
-                floats = [m.view(np.float64)[:, at] + m.view(np.float64)[:, at + 1] for m in (old, new)]
-                differs |= floats[0] != floats[1]
-                differs |= (old[:, at + 4 : at + 7] != new[:, at + 4 : at + 7]).any(axis=1)
-            else:
-                differs |= (old[:, at : at + kind + 1] != new[:, at : at + kind + 1]).any(axis=1)
-        if plan.global_aggregate:
-            return 2 if differs.any() else 0
-        lived, lives = old[:, 0] > 0, new[:, 0] > 0
-        return int((lived != lives).sum() + 2 * (lived & lives & differs).sum())
+        local = np.array([rho.channel_of[c] for c in plan.read_channels], np.int64)
+        mode = vectors.BAG if plan.mode == "rows" else vectors.ALWAYS if plan.global_aggregate else vectors.GROUPS
+        lost, won, differing = vectors.changes(
+            r.rows, r.jslot, r.jold, int(r.meta[k.JOURNALED]), r.layout.kinds, r.layout.offsets, local, mode
+        ).tolist()
+        return lost + won + 2 * differing
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, tuple[np.ndarray, int]]:
