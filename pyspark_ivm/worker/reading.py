@@ -91,7 +91,7 @@ class Reader:
         arrays = []
         for o in self.outputs:
             node, word, mask, bit, _ = self.layout.output_at[o]
-            keys = state.of(self.layout.rho[node]).keys
+            keys = state.of(self.layout.rho[node]).rows
             values = np.empty(n, np.int64)
             k.gather(keys, slots[node], word, values)
             nulls = None
