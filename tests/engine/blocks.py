@@ -388,7 +388,7 @@ class Driver:
         )
         merging = self.plan.partials and self.partitions > 1
         base = {"outputs": list(range(len(self.plan.outputs))), "channels": True, "filters": [], "limit": None}
-        spec = self.spec(**{**base, **more, "raw": merging})
+        spec = self.spec(**{**base, **more, **({"raw": True, "outputs": base["outputs"]} if merging else {})})
         out = functions.enumerate_block(spec, iter([batch]))
         if merging:
             out = functions.merge_partials(self.spec(**{**base, **more}), out)

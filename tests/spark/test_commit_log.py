@@ -23,8 +23,8 @@ ERRORS = (Py4JJavaError, PySparkException)
 
 
 @pytest.fixture(scope="module")
-def state():
-    return session()._jvm.org.apache.spark.sql.ivm.state
+def state(spark):
+    return spark._jvm.org.apache.spark.sql.ivm.state
 
 
 class View:
@@ -315,8 +315,7 @@ def test_only_posix_paths(state, tmp_path):
             state.CommitLog.apply(location)
 
 
-def test_settings(state):
-    spark = session()
+def test_settings(spark, state):
     conf, jspark = state.IvmConf, spark._jsparkSession
     spark.conf.unset("spark.sql.ivm.stateLocation")
     assert conf.stateLocation(jspark).endswith("/_ivm")

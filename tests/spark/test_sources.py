@@ -9,13 +9,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tests.spark.jvm_session import has_delta, session
+from tests.conftest import require_delta
 from tests.spark.source_watch import Watch, bag_of, leaf
-
-
-@pytest.fixture(scope="module")
-def spark():
-    return session()
 
 
 @pytest.fixture
@@ -248,8 +243,7 @@ def test_a_table_without_changes_is_resynced(spark, tmp_path):
 
 @pytest.fixture
 def delta(spark, table):
-    if not has_delta(spark):
-        pytest.skip("no Delta jars (IVM_DELTA_JARS)")
+    require_delta()
     return table
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from pyspark_ivm.index import kernels as k
 from pyspark_ivm.index.relation import CHUNK, Layout
 from pyspark_ivm.strategies.yannakakis.block import DIRECT, FIRST_FACTOR, BlockState
-from pyspark_ivm.strategies.yannakakis.delta import expansions
+from pyspark_ivm.strategies.yannakakis.delta import Emission, expansions
 
 _WORD_MIN, _WORD_MAX = -(2**63), 2**63 - 1
 
@@ -45,7 +45,7 @@ class Hint:
     high: int = _WORD_MAX
 
     def keep(self, state: BlockState, slots: np.ndarray) -> np.ndarray:
-        keys = state.of(state.layout.rho[self.node]).keys
+        keys = state.of(state.layout.rho[self.node]).rows
         column = np.empty(len(slots), np.int64)
         k.gather(keys, slots, self.word, column)
         keep = np.isin(column, self.values) if self.values is not None else (column >= self.low) & (column <= self.high)
@@ -145,6 +145,15 @@ def enumerate_rows(
             yield from _descend(state, 1, {root: slots}, by_node, product)
 
 
+def whole_output(state: BlockState) -> Iterator[Emission]:
+    """What a freshly built block emits: its output is the delta from nothing. In parts, so that no more than one is
+    ever held beside the state."""
+    for rows in enumerate_rows(state):
+        emission = Emission(state)
+        emission.add(rows.slots, rows.vectors[:, 0])
+        yield emission
+
+
 def _filtered(state: BlockState, given: list[Hint] | None, slots: np.ndarray) -> np.ndarray:
     for h in given or ():
         slots = slots[h.keep(state, slots)]
@@ -189,5 +198,5 @@ class Product:
         for position, (rho, node, f, channel) in enumerate(self.factors):
             flags = (0 if position else FIRST_FACTOR) | (DIRECT if f.direct else 0)
             relation = self.state.of(f.relation)
-            relation.multiply_into(rho.keys, slots[node], f.columns, channel, self.layout, out, out, flags)
+            relation.multiply_into(rho.rows, slots[node], f.columns, channel, self.layout, out, out, flags)
         return out

@@ -90,7 +90,7 @@ class Engine extends ViewEngine {
         "last_refresh_rows_in" -> report.rowsIn.toString,
         "last_refresh_rows_changed" -> report.rowsChanged.fold("NULL")(_.toString),
         "last_refresh_touched" -> Engine.touched(report.estimates),
-        "live_errors" -> commit.liveErrors.toString,
+        "live_errors" -> commit.errors.toString,
         "definition_hash" -> commit.definitionHash,
         "plan_hash" -> commit.planHash,
         "commit_hash" -> commit.hash))
