@@ -9,7 +9,20 @@ cache.prepare()
 import numpy as np  # noqa: E402
 from numba import njit, types  # noqa: E402
 
-from pyspark_ivm.index.limbs import ABS, FLOAT_WORDS, LARGEST, NANS, NUMBERS, add, as_float, f64, i64, u64, words1, words2  # noqa: E402
+from pyspark_ivm.index.limbs import (  # noqa: E402
+    ABS,
+    FLOAT_WORDS,
+    LARGEST,
+    NANS,
+    NUMBERS,
+    add,
+    as_float,
+    f64,
+    i64,
+    u64,
+    words1,
+    words2,
+)
 from pyspark_ivm.index.limbs import FLOAT as FLOAT_KIND  # noqa: E402
 
 slots1 = types.int32[::1]
@@ -86,9 +99,9 @@ def cancelled(rows, slots, kinds, offs, key_words):  # type: ignore[no-untyped-d
             if kinds[c] == FLOAT_KIND:
                 o = key_words + offs[c]
                 largest = as_float(rows[slot, o + LARGEST])
-                if largest > 0 and as_float(rows[slot, o + ABS]) < largest * f64(2.0**-50):
-                    found += 1
-                elif not np.isfinite(as_float(rows[slot, o])):
+                if (largest > 0 and as_float(rows[slot, o + ABS]) < largest * f64(2.0**-50)) or not np.isfinite(
+                    as_float(rows[slot, o])
+                ):
                     found += 1
     return found
 
