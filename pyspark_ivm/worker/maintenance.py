@@ -20,7 +20,17 @@ from pyspark_ivm.strategies.yannakakis.block import BlockState, Delta, Refused
 from pyspark_ivm.strategies.yannakakis.delta import Emission, apply_emitting
 from pyspark_ivm.strategies.yannakakis.enumerate import whole_output
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
-from pyspark_ivm.worker.wire import ERROR, HASH, WEIGHT, AtomEncoder, groups, output_array, output_field, word_array, words
+from pyspark_ivm.worker.wire import (
+    ERROR,
+    HASH,
+    WEIGHT,
+    AtomEncoder,
+    groups,
+    output_array,
+    output_field,
+    word_array,
+    words,
+)
 
 PASS_ON = -1  # atom of rows that carry an earlier block's summary; with s NULL: only wakes the partition
 
@@ -118,7 +128,9 @@ class PartitionTask:
             else:
                 lineage = (spec.get("partitions") or {}).get(str(partition))
                 self.held = store.acquire(layout, spec["planHash"], spec["directory"], partition, lineage)
-            self.errors_before, self.bytes_before = (0, 0) if self.build else (self.held.state.live_errors(), self.held.state.bytes)
+            self.errors_before, self.bytes_before = (
+                (0, 0) if self.build else (self.held.state.live_errors(), self.held.state.bytes)
+            )
             self.held.state.begin_batch(journaling=not self.build)
             self.held.before = None  # the undo of the batch before is gone
         except StateDamaged as e:
