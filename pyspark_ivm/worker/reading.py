@@ -30,9 +30,8 @@ from pyspark_ivm.worker.wire import (
 class Reader:
     def __init__(self, spec: dict[str, Any], layout: BlockLayout) -> None:
         self.spec, self.layout, self.plan = spec, layout, layout.plan
-        self.outputs: list[int] = (
-            spec.get("outputs") if spec.get("outputs") is not None else list(range(len(layout.plan.outputs)))
-        )  # type: ignore[assignment]
+        wanted: list[int] | None = spec.get("outputs")
+        self.outputs = wanted if wanted is not None else list(range(len(layout.plan.outputs)))
         self.raw: bool = bool(spec.get("raw"))
         self.vectors = self.plan.mode == "aggregate" and spec.get("channels", True)
         fields = [output_field(self.plan, o, f"o{i}") for i, o in enumerate(self.outputs)]
@@ -85,14 +84,14 @@ class Reader:
                 if left <= 0:
                     return
 
-    def _emit(self, state: BlockState, slots: dict[int, np.ndarray], vectors: np.ndarray | None, layout: Layout, positions: list[int],  # noqa: E501
+    def _emit(self, state: BlockState, slots: dict[int, np.ndarray], vectors: np.ndarray | None, layout: Layout, positions: list[int],
               n: int) -> Iterator[pa.RecordBatch]:  # fmt: skip
         if n == 0:
             return
         arrays = []
         for o in self.outputs:
             node, word, mask, bit, _ = self.layout.output_at[o]
-            keys = state.of(self.layout.rho[node]).keys
+            keys = state.of(self.layout.rho[node]).rows
             values = np.empty(n, np.int64)
             k.gather(keys, slots[node], word, values)
             nulls = None

@@ -230,7 +230,7 @@ def test_work_does_not_depend_on_size(tmp_path):
 
 
 def test_import_is_light():
-    code = "import sys, pyspark_ivm.worker.functions; print([m for m in ('numpy', 'numba', 'pyarrow', 'pyspark') if m in sys.modules])"  # noqa: E501
+    code = "import sys, pyspark_ivm.worker.functions; print([m for m in ('numpy', 'numba', 'pyarrow', 'pyspark') if m in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )

@@ -45,7 +45,7 @@ class Hint:
     high: int = _WORD_MAX
 
     def keep(self, state: BlockState, slots: np.ndarray) -> np.ndarray:
-        keys = state.of(state.layout.rho[self.node]).keys
+        keys = state.of(state.layout.rho[self.node]).rows
         column = np.empty(len(slots), np.int64)
         k.gather(keys, slots, self.word, column)
         keep = np.isin(column, self.values) if self.values is not None else (column >= self.low) & (column <= self.high)
@@ -62,8 +62,8 @@ def hints(state: BlockState, filters: Sequence[dict[str, Any]]) -> list[Hint]:
             continue
         node, word, mask, bit, kind = state.layout.output_at[f["output"]]
         op = f["op"]
-        given = f.get("values", []) if op == "in" else [f.get("value")]
-        given = [v for v in given if v is not None]
+        literals = f.get("values", []) if op == "in" else [f.get("value")]
+        given = [v for v in literals if v is not None]
         if kind == "bytes":
             if op not in ("=", "in"):
                 continue  # ids have no order
@@ -198,5 +198,5 @@ class Product:
         for position, (rho, node, f, channel) in enumerate(self.factors):
             flags = (0 if position else FIRST_FACTOR) | (DIRECT if f.direct else 0)
             relation = self.state.of(f.relation)
-            relation.multiply_into(rho.keys, slots[node], f.columns, channel, self.layout, out, out, flags)
+            relation.multiply_into(rho.rows, slots[node], f.columns, channel, self.layout, out, out, flags)
         return out

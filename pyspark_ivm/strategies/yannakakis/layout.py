@@ -67,6 +67,10 @@ class Factor:
     columns: np.ndarray
     channel: np.ndarray  # channel of the product → channel of the relation
     direct: bool
+    scalar: bool = False  # gives its multiplicity to every channel
+
+    def __post_init__(self) -> None:
+        self.scalar = not self.channel.any()
 
 
 @dataclass
@@ -87,6 +91,12 @@ class Step:
     layout: Layout
     targets: list[Target]
     affected: list[Probe]  # from the messages of the children that are not the guard, into the guard
+    linear: bool = False  # the targets may take the product's change instead of its new value
+
+    def __post_init__(self) -> None:
+        # a sum of floats set anew forgets rounding, a sum added to does not: those stay as they are
+        self.linear = all(t.mode == ADD or "float" not in t.relation.kinds for t in self.targets)
+        self.kinds = self.layout.kinds.tolist()
 
 
 @dataclass
@@ -147,7 +157,7 @@ class BlockLayout:
         counts;
         others take the kind of the whole channel (rings mod 2^k: partial products need no more)."""
         atoms = sorted(self.atoms_below[n.id])
-        known: dict[object, int] = {((0,) * len(atoms), "count"): 0}
+        known: dict[tuple[tuple[int, ...], str], int] = {((0,) * len(atoms), "count"): 0}
         channel_of = []
         for ch in self.plan.channels:
             inside = tuple(ch.factors[a] for a in atoms)
@@ -159,7 +169,7 @@ class BlockLayout:
             ):
                 raise ValueError("a float channel has one factor that is not a count")
             channel_of.append(known.setdefault((inside, kind), len(known)))
-        return tuple(kind for _, kind in known), tuple(channel_of)  # type: ignore[misc]
+        return tuple(kind for _, kind in known), tuple(channel_of)
 
     def _keep(self, n: Node) -> None:
         plan = self.plan
@@ -167,7 +177,7 @@ class BlockLayout:
         root = n is plan.root
         if n.atom is not None:
             atom = plan.atoms[n.atom]
-            kinds = tuple(c.kind for c in atom.channels)
+            kinds: tuple[str, ...] = tuple(c.kind for c in atom.channels)
             leaf = self._relation(
                 f"leaf{n.atom}", atom.variables, kinds, tuple(c.factors[n.atom] for c in plan.channels)
             )
