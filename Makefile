@@ -17,7 +17,7 @@ IN_ENV = export PATH="$(BIN):$$PATH" PYSPARK_PYTHON="$(BIN)/python" JAVA_HOME="$
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar delta-jars test test-slow test-long demo doctor lint format sbt-jar wheel bench clean
+.PHONY: help setup jar delta-jars test test-slow test-long demo doctor lint format docs sbt-jar wheel bench clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ lint: $(VENV)/.installed  ## ruff (format and rules) and mypy
 
 format: $(VENV)/.installed  ## let ruff format and mend
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+docs: $(VENV)/.installed  ## write the pages that are generated: docs/reasons.md
+	@$(BIN)/python tools/reasons.py
 
 sbt-jar: $(SBT_LAUNCH) $(VENV)/.installed  ## build the shim with sbt instead: target/pyspark-ivm-*.jar
 	@$(IN_ENV) "$$JAVA_HOME/bin/java" -Dsbt.boot.directory=.tools/sbt/boot -Dsbt.global.base=.tools/sbt/global \

@@ -153,7 +153,7 @@ def main() -> None:
     rng = np.random.default_rng(7)
     print("| what | rows | M rows/s | ms a batch |\n|---|---:|---:|---:|")
     print(
-        f"| import numba, then load kernels | | | {1000 * (imported - started):.0f}, then {1000 * (loaded - imported):.0f} |"  # noqa: E501
+        f"| import numba, then load kernels | | | {1000 * (imported - started):.0f}, then {1000 * (loaded - imported):.0f} |"
     )
     state, rate = build(orders, rng)
     print(f"| build (customer, orders, lineitem) | {orders * (LINES_PER_ORDER + 1):,} | {rate / 1e6:.2f} | |")

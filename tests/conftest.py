@@ -70,19 +70,22 @@ def delta_settings() -> dict[str, str]:
     }
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The shared session: the extension, and Delta if its jars are there."""
+def start_session(scratch: Path) -> SparkSession:
+    """The session all suites share, or the one that runs already: the extension, and Delta if its jars are there."""
     from pyspark.sql import SparkSession
 
     import pyspark_ivm
     from pyspark_ivm.screen import jvm_output_to
 
-    scratch = tmp_path_factory.mktemp("spark")
     builder = SparkSession.builder.master("local[2]").appName("pyspark-ivm tests")
     builder = builder.config(map={**base_settings(scratch), **delta_settings()})
     with jvm_output_to(scratch / "jvm.log"):
-        session = pyspark_ivm.configure(builder).getOrCreate()
+        return pyspark_ivm.configure(builder).getOrCreate()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = start_session(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
 

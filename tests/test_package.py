@@ -116,7 +116,7 @@ CONDITIONS = json.loads((PACKAGE / "conditions.json").read_text("utf-8"))
 #: Where a code may be used: string literals of the sources.
 SOURCES = [*sorted(PACKAGE.rglob("*.py")), *sorted(SHIM.rglob("*.scala"))]
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-CODE = re.compile(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)"')
+CODE = re.compile(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)"')
 STRINGS = {word for file in SOURCES for word in CODE.findall(COMMENT.sub("", file.read_text("utf-8")))}
 
 
@@ -129,10 +129,11 @@ def test_conditions_are_sorted_and_formed_alike() -> None:
         assert (entry["kind"] == "error") == code.startswith("IVM_"), code
         assert ("sqlState" in entry) == (entry["kind"] == "error"), code
         assert re.fullmatch(r"[0-9A-Z]{5}", entry.get("sqlState", "00000")), code
-        assert entry["sentence"].endswith((".", ">")), code  # ">": a parameter that is a sentence itself
+        # A parameter (">") may be a sentence itself, and may begin one.
+        assert re.fullmatch(r"([A-Z<]|pyspark).*[.>]", entry["sentence"]), code
+        assert re.fullmatch(r"|[A-Z<].*[.>]", entry["wayOut"]), code
         # A way out may be empty where nothing needs one (NO_CHANGES), but it is there to be thought about.
-        assert "wayOut" in entry, code
-        assert set(entry) <= {"kind", "sqlState", "sentence", "wayOut"}, code
+        assert list(entry) == [k for k in ("kind", "sqlState", "sentence", "wayOut") if k in entry], code
 
 
 @pytest.mark.parametrize("code", sorted(CONDITIONS))
@@ -147,6 +148,17 @@ def test_every_used_error_is_declared() -> None:
     assert used <= set(CONDITIONS), sorted(used - set(CONDITIONS))
     reasons = {word for word in STRINGS if re.match(r"(RESYNC|UNSUPPORTED)_", word)}
     assert reasons <= set(CONDITIONS), sorted(reasons - set(CONDITIONS))
+
+
+def test_page_of_reasons_is_up_to_date() -> None:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("reasons_tool", ROOT / "tools" / "reasons.py")
+    assert spec and spec.loader
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.PAGE.read_text("utf-8") == tool.page(), "run `make docs`"
+    assert set(CONDITIONS) >= tool.OF_A_REFRESH | tool.NOT_THE_CHEAPEST
 
 
 # ---- configure ----

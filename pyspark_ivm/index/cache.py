@@ -78,7 +78,7 @@ def _host_lock(path: Path) -> Iterator[None]:
         return
     try:
         path.mkdir(parents=True, exist_ok=True)
-        handle = open(path / "compile.lock", "w")
+        handle = open(path / "compile.lock", "w")  # noqa: SIM115  (closed by the `with` below)
     except OSError:
         yield
         return

@@ -3,6 +3,8 @@ ids."""
 
 from __future__ import annotations
 
+import builtins
+
 from pyspark_ivm.index import cache
 
 cache.prepare()
@@ -167,11 +169,11 @@ class StringTable:
             if needed > len(self.data):
                 self.data = _grown(self.data, max(2 * len(self.data), needed))
 
-    def intern_values(self, values: list[bytes], add: bool = True) -> np.ndarray:
+    def intern_values(self, values: list[builtins.bytes], add: bool = True) -> np.ndarray:
         offsets = np.cumsum([0] + [len(v) for v in values]).astype(np.int64)
         return self.intern(offsets, np.frombuffer(b"".join(values), np.uint8), np.ones(len(values), np.bool_), add)
 
-    def value(self, known: int) -> bytes:
+    def value(self, known: int) -> builtins.bytes:
         return self.data[int(self.offsets[known]) : int(self.offsets[known + 1])].tobytes()
 
     def decode(self, ids: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -249,9 +249,11 @@ class _Builder:
         return Statistics(tuple(i.rows for i in self.inputs), tuple(unique))
 
     def throws(self, atom: int, wire: AtomWire) -> bool:
-        i = self.inputs[atom]
-        sent = [e for c in wire.columns for e in (c["expr"], *c.get("requires", ()))]
-        return i.throws or any(self.export.expression(e).throws for e in (*i.filters, *sent))
+        """A row may reach the atom with its error flag set. Filters and join keys do not count: a row for which one of
+        them raises reaches no atom, it is counted for its source."""
+        sent = {e for c in wire.columns for e in (c["expr"], *c.get("requires", ()))}
+        sent -= {wire.columns[i]["expr"] for i in wire.not_null}
+        return self.inputs[atom].throws or any(self.export.expression(e).throws for e in sent)
 
     def input_json(self, wires: list[AtomWire]) -> tuple[dict[str, Any], ...]:
         return tuple(

@@ -10,7 +10,6 @@ from typing import Any
 
 from pyspark_ivm.plan.export import Export
 
-
 #: Spark writes decimal literals as 0.05BD
 _DECIMAL = re.compile(r"\b(\d+(?:\.\d+)?)BD\b")
 

@@ -86,7 +86,7 @@ def acquire(
         held = Held(BlockState(layout), plan_hash)
         at = 0
         if checkpoint:
-            header, arrays = _read(directory, checkpoint, plan_hash)
+            _header, arrays = _read(directory, checkpoint, plan_hash)
             held.state.load(arrays)
             held.identities = frozenset({checkpoint["path"]})
     for change in changes[at:]:

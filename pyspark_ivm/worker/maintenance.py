@@ -18,8 +18,9 @@ from pyspark_ivm.state import store
 from pyspark_ivm.state.array_file import StateDamaged
 from pyspark_ivm.strategies.yannakakis.block import BlockState, Delta, Refused
 from pyspark_ivm.strategies.yannakakis.delta import Emission, apply_emitting
+from pyspark_ivm.strategies.yannakakis.enumerate import whole_output
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
-from pyspark_ivm.worker.wire import HASH, WEIGHT, AtomEncoder, groups, output_array, output_field, word_array, words
+from pyspark_ivm.worker.wire import ERROR, HASH, WEIGHT, AtomEncoder, groups, output_array, output_field, word_array, words
 
 PASS_ON = -1  # atom of rows that carry an earlier block's summary; with s NULL: only wakes the partition
 
@@ -42,8 +43,7 @@ def run(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.RecordBa
                 tasks[p].add(atom, rows)
     for p in sorted(tasks):
         summary, emission = tasks.pop(p).finish()
-        if emission is not None:
-            yield from out.emitted(emission)
+        yield from out.emitted(emission)
         yield out.summaries([json.dumps(summary)])
 
 
@@ -61,7 +61,11 @@ class Output:
         nothing = [pa.nulls(len(texts), f.type) for f in list(self.schema)[:-1]]
         return pa.RecordBatch.from_arrays([*nothing, pa.array(texts, pa.string())], schema=self.schema)
 
-    def emitted(self, emission: Emission) -> Iterator[pa.RecordBatch]:
+    def emitted(self, emissions: Iterable[Emission]) -> Iterator[pa.RecordBatch]:
+        for emission in emissions:
+            yield from self._batches(emission)
+
+    def _batches(self, emission: Emission) -> Iterator[pa.RecordBatch]:
         for weights, columns, nulls in emission.batches():
             arrays = [word_array(np.ascontiguousarray(weights), None)]
             for i, (values, missing) in enumerate(zip(columns, nulls, strict=True)):
@@ -103,6 +107,7 @@ class PartitionTask:
         self.sources: dict[str, list[int]] = spec.get("sources") or {}
         self.source_of = {a: s for s, atoms in self.sources.items() for a in atoms}
         self.counters: dict[str, Counter] = {}
+        self.raised: dict[str, int] = {}
         self.batch: dict[int, HashRelation] = {}
         self.encoders: dict[int, AtomEncoder] = {}
         self.failure: dict[str, Any] | None = None
@@ -113,7 +118,9 @@ class PartitionTask:
             else:
                 lineage = (spec.get("partitions") or {}).get(str(partition))
                 self.held = store.acquire(layout, spec["planHash"], spec["directory"], partition, lineage)
-            self.errors_before, self.bytes_before = (0, 0) if self.build else (self.held.state.live_errors(), self.held.state.bytes)
+            self.errors_before, self.bytes_before = (
+                (0, 0) if self.build else (self.held.state.live_errors(), self.held.state.bytes)
+            )
             self.held.state.begin_batch(journaling=not self.build)
             self.held.before = None  # the undo of the batch before is gone
         except StateDamaged as e:
@@ -151,10 +158,20 @@ class PartitionTask:
             source = f"s{number}"
             if source not in self.sources:
                 source = list(self.sources)[number] if number < len(self.sources) else None
+            if source is not None:
+                self._count_raised(source, rows)
+                if self.resync.intersection(self.sources[source]):
+                    return
         if source is not None:
             if source not in self.counters:
                 self.counters[source] = Counter(self.sources[source])
             self.counters[source].add(atom, rows)
+
+    def _count_raised(self, source: str, rows: pa.RecordBatch) -> None:
+        """Rows that reached no atom because a filter or a join key raised: Spark raises, whatever they would join."""
+        flags, _ = words(rows.column(ERROR).cast(pa.int64()))
+        weights, _ = words(rows.column(WEIGHT))
+        self.raised[source] = self.raised.get(source, 0) + int((flags * weights).sum())
 
     def _deltas(self) -> tuple[dict[int, Delta], dict[int, int]]:
         """(non-zero deltas by atom, rows in by resynced atom)."""
@@ -193,25 +210,29 @@ class PartitionTask:
             leaf.multiply_into(bag.rows, rows, leaf.columns, channel, bag.layout, held, held, 1)
             vectors.subtract_held(bag.rows, first, held, bag.layout.kinds, bag.layout.offsets, bag.key_words)
 
-    def finish(self) -> tuple[dict[str, Any], Emission | None]:
+    def finish(self) -> tuple[dict[str, Any], Iterable[Emission]]:
         head = {"block": self.layout.plan.id, "partition": self.partition}
         if self.failure or self.held is None:
-            return {**head, **(self.failure or {})}, None
+            return {**head, **(self.failure or {})}, ()
         held, state, spec = self.held, self.held.state, self.spec
         name = f"p{self.partition:03d}/{spec['version']}-{spec['attempt']}.ivm"
-        file = checkpoint = emission = None
+        file = checkpoint = None
+        emission: Iterable[Emission] = ()
         resynced: dict[int, int] = {}
         changed: int | None
         try:
             if self.build:
                 state.build()
                 changed = state.live_rows()
+                if self.layout.plan.emits:
+                    emission = whole_output(state)
                 checkpoint = store.write_checkpoint(held, spec["directory"], f"checkpoints/{name}", spec["version"])
             else:
                 deltas, resynced = self._deltas()
                 if self.layout.plan.emits:
-                    emission = apply_emitting(state, deltas)
-                    changed = int(np.abs(emission.rows.vecs[: emission.rows.used, 0]).sum())
+                    change = apply_emitting(state, deltas)
+                    emission = [change]
+                    changed = int(np.abs(change.rows.vecs[: change.rows.used, 0]).sum())
                 else:
                     state.apply(deltas)
                     changed = state.rows_changed()
@@ -229,7 +250,7 @@ class PartitionTask:
             if not self.build:
                 store.put_back(spec["directory"], self.partition, held)
             self._fail(e.reason, e.detail)
-            return {**head, **(self.failure or {})}, None
+            return {**head, **(self.failure or {})}, ()
         store.put_back(spec["directory"], self.partition, held)
         return {
             **head,
@@ -238,6 +259,7 @@ class PartitionTask:
             "checkpoint": checkpoint,
             "rowsIn": self._rows_in(resynced),
             "rowsChanged": changed,
+            "raised": self.raised,
             "touched": state.touched,
             "liveRows": state.live_rows(),
             "liveErrors": state.live_errors(),

@@ -32,9 +32,8 @@ from pyspark_ivm.worker.wire import (
 class Reader:
     def __init__(self, spec: dict[str, Any], layout: BlockLayout) -> None:
         self.spec, self.layout, self.plan = spec, layout, layout.plan
-        self.outputs: list[int] = (
-            spec.get("outputs") if spec.get("outputs") is not None else list(range(len(layout.plan.outputs)))
-        )  # type: ignore[assignment]
+        wanted: list[int] | None = spec.get("outputs")
+        self.outputs = wanted if wanted is not None else list(range(len(layout.plan.outputs)))
         self.raw: bool = bool(spec.get("raw"))
         self.vectors = self.plan.mode == "aggregate" and spec.get("channels", True)
         fields = [output_field(self.plan, o, f"o{i}") for i, o in enumerate(self.outputs)]
@@ -130,7 +129,7 @@ class Reader:
         else:
             yield from self._emit(state, slots, vectors, layout, positions, len(vectors))
 
-    def _emit(self, state: BlockState, slots: dict[int, np.ndarray], vectors: np.ndarray | None, layout: Layout, positions: list[int],  # noqa: E501
+    def _emit(self, state: BlockState, slots: dict[int, np.ndarray], vectors: np.ndarray | None, layout: Layout, positions: list[int],
               n: int) -> Iterator[pa.RecordBatch]:  # fmt: skip
         if n == 0:
             return
@@ -202,19 +201,20 @@ def run(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.RecordBa
 
 
 def merge(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Sum raw vectors by output columns (NULL equals NULL), then finalise."""
+    """Sum raw vectors by output columns (NULL equals NULL), then finalise. All of the block's outputs come in, so that
+    groups which differ only in a column that is not wanted stay apart; the wanted ones go out."""
     reader = Reader({**spec, "raw": False}, layout)
     plan, strings = layout.plan, StringTable()
-    width, masks = len(reader.outputs), (len(reader.outputs) + 62) // 63
+    width, masks = len(plan.outputs), (len(plan.outputs) + 62) // 63
     groups = HashRelation(width + masks, layout.block_layout)
     for batch in batches:
         n = batch.num_rows
         if n == 0:
             continue
         keys = np.zeros((n, width + masks), np.int64)
-        for i, o in enumerate(reader.outputs):
+        for i in range(width):
             column = batch.column(i)
-            of_bytes = pa.types.is_binary(output_field(plan, o, "").type)
+            of_bytes = pa.types.is_binary(output_field(plan, i, "").type)
             keys[:, i] = byte_ids(column, strings)[0] if of_bytes else words(column)[0]
             if (valid := validity(column)) is not None:
                 keys[:, width + i // 63] |= (~valid).astype(np.int64) << (i % 63)
@@ -228,10 +228,10 @@ def merge(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.Record
     for first in range(0, min(left, groups.used), CHUNK):
         last = min(first + CHUNK, groups.used, left)
         arrays = []
-        for i, o in enumerate(reader.outputs):
+        for i in reader.outputs:
             values = np.ascontiguousarray(groups.keys[first:last, i])
             nulls = ((groups.keys[first:last, width + i // 63] >> (i % 63)) & 1).astype(np.bool_)
-            arrays.append(output_array(plan, o, values, nulls if nulls.any() else None, strings))
+            arrays.append(output_array(plan, i, values, nulls if nulls.any() else None, strings))
         if reader.vectors:
             arrays += channel_arrays(
                 np.ascontiguousarray(groups.vecs[first:last]), layout.block_layout, list(plan.read_channels)

@@ -75,10 +75,8 @@ def groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
         rows = order[start:end]
         first = int(rows[0])
-        if int(rows[-1]) - first + 1 == len(rows):
-            part = batch.slice(first, len(rows))
-        else:
-            part = batch.take(pa.array(rows))
+        together = int(rows[-1]) - first + 1 == len(rows)
+        part = batch.slice(first, len(rows)) if together else batch.take(pa.array(rows))
         yield int(p[first]), int(atom[first]), part
 
 

@@ -48,7 +48,7 @@ def text(name: str, nullable: bool = False) -> Variable:
     return Variable(name, (Column("bytes", nullable),))
 
 
-def node(i: int, variables: tuple[int, ...], key: tuple[int, ...], atom: int | None = None, children: tuple[int, ...] = (),  # noqa: E501
+def node(i: int, variables: tuple[int, ...], key: tuple[int, ...], atom: int | None = None, children: tuple[int, ...] = (),
          guard: int | None = None, connex: bool = False) -> Node:  # fmt: skip
     return Node(i, variables, key, atom, children, guard, connex)
 
@@ -82,7 +82,7 @@ def star_rows(**changes: Any) -> BlockPlan:
     """R(a; x) ⋈ S(a; y) ⋈ T(a): rows a, x (word and bytes, nullable), y; T only multiplies."""
     plan = BlockPlan(
         id="b01", mode="rows",
-        variables=(word("a"), Variable("x", (Column("word", True), Column("bytes", True), Column("word", False))), word("y", True)),  # noqa: E501
+        variables=(word("a"), Variable("x", (Column("word", True), Column("bytes", True), Column("word", False))), word("y", True)),
         wire=("word", "word", "bytes", "word"),
         atoms=(
             Atom(0, "r", "s0", (0, 1), ((0,), (1, 2, 3)), (COUNT,)),
@@ -165,7 +165,7 @@ def kinds(**changes: Any) -> BlockPlan:
         ),
         channels=(
             Channel("count", (0, 0)), Channel("int2", (1, 0)), Channel("int3", (1, 1)), Channel("float", (2, 0)),
-            Channel("count", (3, 2)), Channel("float", (2, 2)), Channel("int3", (0, 1)), Channel("count", (4, 0)), Channel("count", (0, 3)),  # noqa: E501
+            Channel("count", (3, 2)), Channel("float", (2, 2)), Channel("int3", (0, 1)), Channel("count", (4, 0)), Channel("count", (0, 3)),
         ),
         nodes=(
             node(0, (0, 1), (0,), atom=0, connex=True),
@@ -194,7 +194,7 @@ def single(**changes: Any) -> BlockPlan:
 
 def single_rows(**changes: Any) -> BlockPlan:
     plan = BlockPlan(
-        id="b06", mode="rows", variables=(Variable("x", (Column("word", False), Column("bytes", True))),), wire=("word", "bytes"),  # noqa: E501
+        id="b06", mode="rows", variables=(Variable("x", (Column("word", False), Column("bytes", True))),), wire=("word", "bytes"),
         atoms=(Atom(0, "r", "s0", (0,), ((0, 1),), (COUNT,)),), channels=(Channel("count", (0,)),),
         nodes=(node(0, (0,), (), atom=0, connex=True),), outputs=(OutputColumn(0, 1), OutputColumn(0, 0)),
     )  # fmt: skip
@@ -251,7 +251,7 @@ def evaluate(plan: BlockPlan, bags: list[Counter[Row]]) -> dict[Row, list[Any]]:
     out: dict[Row, list[Any]] = {}
     width = len(plan.channels)
     indexed: list[dict[Any, list[tuple[Row, int]]]] = []
-    for atom, bag in zip(plan.atoms, bags, strict=True):
+    for bag in bags:
         rows = [(r, w) for r, w in bag.items() if w]
         indexed.append({None: rows})
     for choice in itertools.product(*(i[None] for i in indexed)) if len(bags) < 3 else _joined(plan, bags):
@@ -317,8 +317,8 @@ class Driver:
         for a in self.plan.atoms:
             sources[a.source].append(a.id)
         base = {
-            "plan": self.plan.to_json(), "planHash": self.hash, "directory": str(self.directory), "version": self.version,  # noqa: E501
-            "attempt": uuid.uuid4().hex[:8], "build": False, "resync": [], "sources": sources, "replicated": self.replicated,  # noqa: E501
+            "plan": self.plan.to_json(), "planHash": self.hash, "directory": str(self.directory), "version": self.version,
+            "attempt": uuid.uuid4().hex[:8], "build": False, "resync": [], "sources": sources, "replicated": self.replicated,
             "partitions": self.lineage, "checkpointRatio": self.ratio,
         }  # fmt: skip
         return json.dumps({**base, **more})
@@ -388,7 +388,7 @@ class Driver:
         )
         merging = self.plan.partials and self.partitions > 1
         base = {"outputs": list(range(len(self.plan.outputs))), "channels": True, "filters": [], "limit": None}
-        spec = self.spec(**{**base, **more, "raw": merging})
+        spec = self.spec(**{**base, **more, **({"raw": True, "outputs": base["outputs"]} if merging else {})})
         out = functions.enumerate_block(spec, iter([batch]))
         if merging:
             out = functions.merge_partials(self.spec(**{**base, **more}), out)

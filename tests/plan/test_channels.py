@@ -203,9 +203,10 @@ def test_throwing_expressions_have_an_error_channel_for_their_atom() -> None:
     j = q.filter(q.join(a, b, a.k == b.k), (b.d / b.e) > q.lit(1, "double"))
     answer = plan(q.export(q.aggregate(j, [a.k], n=("count", a.d / a.e))))["ok"]
     p = BlockPlan.from_json(answer["blocks"][0]["plan"])
-    assert [p.channels[k].factors for k in p.error_channels] == [(2, 0), (0, 1)]
+    assert [p.channels[k].factors for k in p.error_channels] == [(2, 0)]
+    # b's filter raises whether or not the row joins: such a row is counted for its source, in no channel.
     rows = plan(q.export(q.project(j, x=a.d)))["ok"]["blocks"][0]["plan"]
-    assert len(rows["error_channels"]) == 1
+    assert not rows["error_channels"]
 
 
 def test_group_by_without_functions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import threading
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jvm_session import session
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+
+from tests.spark.jvm_session import session
 
 HOUR_MS = 3600 * 1000
 NOW_MS = 1_800_000_000_000
@@ -21,8 +23,8 @@ ERRORS = (Py4JJavaError, PySparkException)
 
 
 @pytest.fixture(scope="module")
-def state():
-    return session()._jvm.org.apache.spark.sql.ivm.state
+def state(spark):
+    return spark._jvm.org.apache.spark.sql.ivm.state
 
 
 class View:
@@ -131,7 +133,7 @@ def test_many_writers_race(state, view):
                 else:
                     assert outcome.winner().attempt() != f"w{writer}-{version}"
                     latest = outcome.winner()
-        except BaseException as error:  # noqa: BLE001 - reported by the main thread
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=write, args=(i,)) for i in range(writers)]
@@ -143,7 +145,7 @@ def test_many_writers_race(state, view):
     assert sorted(v for won in wins for v in won) == list(range(1, writers * rounds + 1))
     history = list(view_iter(view.reopen().log.history()))
     assert [c.version() for c in history] == list(range(writers * rounds + 1))
-    assert all(b.parent() == a.hash() for a, b in zip(history, history[1:], strict=False))
+    assert all(b.parent() == a.hash() for a, b in itertools.pairwise(history))
 
 
 def view_iter(sequence: Any):
@@ -164,17 +166,19 @@ def test_broken_chain_is_noticed(view):
     view.grow(3)
     path = view.directory / "commits" / f"{1:020d}"
     path.write_text(path.read_text().replace('"rowsIn" : 5', '"rowsIn" : 6'))
-    with pytest.raises(ERRORS, match="IVM_STATE_DAMAGED.*parent"):
+    with pytest.raises(ERRORS, match=r"IVM_STATE_DAMAGED.*parent"):
         view.reopen().log.history()
-    with pytest.raises(ERRORS, match="IVM_STATE_DAMAGED.*parent"):
+    with pytest.raises(ERRORS, match=r"IVM_STATE_DAMAGED.*parent"):
         view.reopen().log.lineage("b00", 0)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"formatVersion": 1}', '{"formatVersion": 1, "version": 1, "parent": 3}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"formatVersion": 1}', '{"formatVersion": 1, "version": 1, "parent": 3}']
+)
 def test_damaged_commit(view, content):
     view.grow(1)
     (view.directory / "commits" / f"{1:020d}").write_text(content)
-    with pytest.raises(ERRORS, match="IVM_STATE_DAMAGED.*FULL"):
+    with pytest.raises(ERRORS, match=r"IVM_STATE_DAMAGED.*FULL"):
         view.reopen().log.latest()
     with pytest.raises(ERRORS, match="IVM_STATE_DAMAGED"):
         view.log.latest()
@@ -184,7 +188,7 @@ def test_newer_format(view):
     view.grow(1)
     text = view.record(1, view.log.latest().get().hash(), formatVersion=2, unknown=True)
     (view.directory / "commits" / f"{1:020d}").write_text(text)
-    with pytest.raises(ERRORS, match="IVM_STATE_FORMAT_TOO_NEW.*Upgrade"):
+    with pytest.raises(ERRORS, match=r"IVM_STATE_FORMAT_TOO_NEW.*Upgrade"):
         view.log.latest()
 
 
@@ -286,7 +290,7 @@ def test_manifests(state, view):
     with pytest.raises(ERRORS, match="IVM_STATE_DAMAGED"):
         view.log.readManifest(some)
     (view.directory / name).unlink()
-    with pytest.raises(ERRORS, match="IVM_STATE_DAMAGED.*missing"):
+    with pytest.raises(ERRORS, match=r"IVM_STATE_DAMAGED.*missing"):
         view.log.readManifest(some)
 
 
@@ -311,8 +315,7 @@ def test_only_posix_paths(state, tmp_path):
             state.CommitLog.apply(location)
 
 
-def test_settings(state):
-    spark = session()
+def test_settings(spark, state):
     conf, jspark = state.IvmConf, spark._jsparkSession
     spark.conf.unset("spark.sql.ivm.stateLocation")
     assert conf.stateLocation(jspark).endswith("/_ivm")

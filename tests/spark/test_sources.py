@@ -6,15 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from jvm_session import has_delta, session
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from source_watch import Watch, bag_of, leaf
 
-
-@pytest.fixture(scope="module")
-def spark():
-    return session()
+from tests.conftest import require_delta
+from tests.spark.source_watch import Watch, bag_of, leaf
 
 
 @pytest.fixture
@@ -65,7 +61,7 @@ def test_text_table_by_path(spark, tmp_path):
     assert watch.step() == "insert-only"
 
 
-@pytest.mark.parametrize("name", ["plain", "with space", "a=b", "per%20cent", "it's \"quoted\"", "#&x"])
+@pytest.mark.parametrize("name", ["plain", "with space", "a=b", "per%20cent", 'it\'s "quoted"', "#&x"])
 def test_paths_with_special_characters(spark, tmp_path, name):
     path = tmp_path / name
     location = str(path).replace("'", "\\'")
@@ -92,7 +88,9 @@ def test_overwrite_vanish_and_rewrite_are_resyncs(spark, table, tmp_path):
     assert watch.step() == "insert-only"
     files = sorted((tmp_path / "t").glob("*.parquet"))
     shutil.copy(files[0], tmp_path / "t" / "copy.parquet")
-    spark.sql(f"REFRESH TABLE {table}")  # for the comparison: Spark has listed the directory before, the source looks anew
+    spark.sql(
+        f"REFRESH TABLE {table}"
+    )  # for the comparison: Spark has listed the directory before, the source looks anew
     assert watch.step() == "insert-only"
     spark.range(40, 60).selectExpr("int(id) id").coalesce(1).write.parquet(str(tmp_path / "other"))
     shutil.copy(next((tmp_path / "other").glob("*.parquet")), tmp_path / "t" / "copy.parquet")
@@ -106,9 +104,7 @@ def test_overwrite_vanish_and_rewrite_are_resyncs(spark, table, tmp_path):
 def test_partitioned(spark, table, tmp_path, where):
     columns = "id INT, v DOUBLE, day DATE, `kind of` STRING"
     rows = "(1, 1.5, DATE'2024-01-01', 'a b'), (2, 2.5, DATE'2024-01-02', 'x=1/%'), (3, NULL, NULL, NULL)"
-    spark.sql(
-        f"CREATE TABLE {table} ({columns}) USING parquet PARTITIONED BY (day, `kind of`) LOCATION '{tmp_path}/p'"
-    )
+    spark.sql(f"CREATE TABLE {table} ({columns}) USING parquet PARTITIONED BY (day, `kind of`) LOCATION '{tmp_path}/p'")
     spark.sql(f"INSERT INTO {table} VALUES {rows}")
     query = f"SELECT * FROM {table}" if where == "catalog" else f"SELECT * FROM parquet.`{tmp_path}/p`"
     watch = Watch(spark, query)
@@ -128,9 +124,7 @@ def test_partition_filters_reach_the_given_files(spark, table):
     rows = source.snapshot(source.current())
     from pyspark.sql import DataFrame
 
-    frame = DataFrame(
-        spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, rows.plan()), spark
-    )
+    frame = DataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, rows.plan()), spark)
     assert sorted(map(tuple, frame.where("p >= 2 AND id < 3").collect())) == [(2, 2)]
     assert frame.where("p = 7").count() == 0
 
@@ -157,7 +151,7 @@ def test_missing_table_and_changed_schema_are_typed_errors(spark, table, tmp_pat
     with pytest.raises((Py4JJavaError, PySparkException), match="IVM_SOURCE_MISSING"):
         watch.current()
     spark.sql(f"CREATE TABLE {table} (id BIGINT, v STRING) USING parquet")
-    with pytest.raises((Py4JJavaError, PySparkException), match="IVM_SOURCE_SCHEMA_CHANGED.*column id was int"):
+    with pytest.raises((Py4JJavaError, PySparkException), match=r"IVM_SOURCE_SCHEMA_CHANGED.*column id was int"):
         watch.current()
     spark.sql(f"DROP TABLE {table}")
     path = tmp_path / "gone"
@@ -204,7 +198,7 @@ def test_weight_column(spark, table):
     watch = Watch(spark, f"SELECT * FROM {table}")
     assert watch.held == {(1, 1, "a"): 1, (2, 3, "b"): 3}
     spark.sql(f"INSERT INTO {table} VALUES (1, -1, 'a'), (2, -2, 'b')")
-    now, changes = watch.changes()
+    _, changes = watch.changes()
     assert watch.signed(changes.rows()) == {(1, -1, "a"): -1, (2, -2, "b"): -2}
     spark.sql(f"INSERT INTO {table} VALUES (1, NULL, 'a')")
     _, changes = watch.changes()
@@ -232,9 +226,9 @@ def test_a_table_without_changes_is_resynced(spark, tmp_path):
     spark.sql("SELECT 1 AS id, 'a' AS v").write.format("jdbc").options(
         url=url, dbtable="t", driver="org.apache.derby.jdbc.EmbeddedDriver"
     ).save()
-    frame = spark.read.format("jdbc").options(
-        url=url, dbtable="t", driver="org.apache.derby.jdbc.EmbeddedDriver"
-    ).load()
+    frame = (
+        spark.read.format("jdbc").options(url=url, dbtable="t", driver="org.apache.derby.jdbc.EmbeddedDriver").load()
+    )
     frame.createOrReplaceTempView("src_jdbc")
     watch_source = kind_of(spark, "SELECT * FROM src_jdbc")
     assert watch_source.kind() == "resync"
@@ -249,8 +243,7 @@ def test_a_table_without_changes_is_resynced(spark, tmp_path):
 
 @pytest.fixture
 def delta(spark, table):
-    if not has_delta(spark):
-        pytest.skip("no Delta jars (IVM_DELTA_JARS)")
+    require_delta()
     return table
 
 
@@ -360,7 +353,9 @@ def test_delta_log_cleaned(spark, delta, tmp_path):
 
 
 def test_delta_schema(spark, delta):
-    spark.sql(f"CREATE TABLE {delta} (id INT, v STRING) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql(
+        f"CREATE TABLE {delta} (id INT, v STRING) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
     spark.sql(f"INSERT INTO {delta} VALUES (1, 'a')")
     watch = Watch(spark, f"SELECT * FROM {delta}")
     spark.sql(f"ALTER TABLE {delta} ADD COLUMNS (extra INT)")
@@ -368,7 +363,7 @@ def test_delta_schema(spark, delta):
     spark.sql(f"INSERT INTO {delta} VALUES (2, 'b', 3)")
     assert watch.step() == "insert-only"
     spark.sql(f"ALTER TABLE {delta} DROP COLUMN v")
-    with pytest.raises((Py4JJavaError, PySparkException), match="IVM_SOURCE_SCHEMA_CHANGED.*column v is gone"):
+    with pytest.raises((Py4JJavaError, PySparkException), match=r"IVM_SOURCE_SCHEMA_CHANGED.*column v is gone"):
         watch.current()
 
 

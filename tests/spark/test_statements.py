@@ -41,7 +41,16 @@ def _engine_classes(directory: Path, shim: Path) -> Path:
     classes = directory / "engine-classes"
     classes.mkdir()
     sources = sorted(str(p) for p in (ROOT / "jvm-shim" / "src" / "test" / "scala").rglob("*.scala"))
-    command = [_compiler().find_java(), "-Xss8m", "-cp", f"{jars}/*:{shim}", "scala.tools.nsc.Main", "-usejavacp", "-d", str(classes)]
+    command = [
+        _compiler().find_java(),
+        "-Xss8m",
+        "-cp",
+        f"{jars}/*:{shim}",
+        "scala.tools.nsc.Main",
+        "-usejavacp",
+        "-d",
+        str(classes),
+    ]
     subprocess.run([*command, *sources], check=True)
     return classes
 
@@ -152,7 +161,7 @@ def test_other_statements_are_sparks(spark: SparkSession, sql: str) -> None:
     def outcome(parser) -> str:
         try:
             return parser.parsePlan(sql).toString()
-        except Exception as e:  # noqa: BLE001 - the error text is what is compared
+        except Exception as e:
             return str(getattr(e, "desc", None) or getattr(e, "java_exception", e)).split("JVM stacktrace")[0]
 
     import re
@@ -219,7 +228,9 @@ def test_clauses_in_any_order_and_round_trip(spark: SparkSession) -> None:
     spark.sql(text)
     after = described(spark, "v")
     volatile = {"view_id", "location", "created"}
-    assert {k: v for k, v in before.items() if k not in volatile} == {k: v for k, v in after.items() if k not in volatile}
+    assert {k: v for k, v in before.items() if k not in volatile} == {
+        k: v for k, v in after.items() if k not in volatile
+    }
     assert spark.sql("SHOW CREATE INCREMENTAL VIEW v").collect()[0].createtab_stmt == text
 
 
@@ -232,7 +243,10 @@ def test_long_query_is_split_and_joined(spark: SparkSession) -> None:
 
 
 def test_parameters_become_literals(spark: SparkSession) -> None:
-    spark.sql("CREATE INCREMENTAL VIEW v COMMENT :c AS SELECT a FROM t WHERE a > :p AND b = :s", args={"p": 3, "s": "it's", "c": "hi"})
+    spark.sql(
+        "CREATE INCREMENTAL VIEW v COMMENT :c AS SELECT a FROM t WHERE a > :p AND b = :s",
+        args={"p": 3, "s": "it's", "c": "hi"},
+    )
     text = spark.sql("SHOW CREATE INCREMENTAL VIEW v").collect()[0][0]
     assert "a > 3" in text and r"it\'s" in text and "COMMENT 'hi'" in text and ":" not in text.split("AS SELECT")[1]
     spark.sql("ALTER INCREMENTAL VIEW v AS SELECT a FROM t WHERE a > ?", args=[9])
@@ -267,9 +281,17 @@ SYNTAX_ERRORS = [
     ("CREATE INCREMENTAL VIEW v REFRESH POLICY SOMETIMES AS SELECT 1", "SOMETIMES", None),
     ("CREATE INCREMENTAL VIEW v REFRESH NOW AS SELECT 1", "NOW", None),
     ("CREATE INCREMENTAL VIEW v WITH SCHEMA EVOLUTION AS SELECT 1", "WITH", None),
-    ("CREATE INCREMENTAL VIEW v REFRESH ON READ REFRESH ON DEMAND AS SELECT 1", "REFRESH ON DEMAND", "DUPLICATE_CLAUSES"),
+    (
+        "CREATE INCREMENTAL VIEW v REFRESH ON READ REFRESH ON DEMAND AS SELECT 1",
+        "REFRESH ON DEMAND",
+        "DUPLICATE_CLAUSES",
+    ),
     ("CREATE INCREMENTAL VIEW v COMMENT 'a' COMMENT 'b' AS SELECT 1", None, "DUPLICATE_CLAUSES"),
-    ("CREATE OR REPLACE INCREMENTAL VIEW IF NOT EXISTS v AS SELECT 1", None, "CREATE_VIEW_WITH_IF_NOT_EXISTS_AND_REPLACE"),
+    (
+        "CREATE OR REPLACE INCREMENTAL VIEW IF NOT EXISTS v AS SELECT 1",
+        None,
+        "CREATE_VIEW_WITH_IF_NOT_EXISTS_AND_REPLACE",
+    ),
     ("CREATE INCREMENTAL VIEW v AS INSERT INTO t SELECT 1", "INSERT", None),
     ("REFRESH INCREMENTAL VIEW v QUICKLY", "QUICKLY", None),
     ("REFRESH INCREMENTAL VIEW a b FULL", "b", None),
@@ -284,7 +306,9 @@ SYNTAX_ERRORS = [
 
 
 @pytest.mark.parametrize(("sql", "near", "expected"), SYNTAX_ERRORS)
-def test_syntax_errors_have_sparks_positions(spark: SparkSession, sql: str, near: str | None, expected: str | None) -> None:
+def test_syntax_errors_have_sparks_positions(
+    spark: SparkSession, sql: str, near: str | None, expected: str | None
+) -> None:
     with pytest.raises(ParseException) as e:
         spark.sql(sql)
     assert condition(e) == (expected or "PARSE_SYNTAX_ERROR")
@@ -300,8 +324,14 @@ def test_syntax_errors_have_sparks_positions(spark: SparkSession, sql: str, near
 
 def test_positions_count_from_the_statement_as_written(spark: SparkSession) -> None:
     with pytest.raises(ParseException) as e:
-        spark.sql("CREATE INCREMENTAL VIEW v AS SELECT a FROM t WHERE a = :long_parameter_name AND )", args={"long_parameter_name": 1})
-    assert f"'AND'. SQLSTATE: 42601 (line 1, pos {len('CREATE INCREMENTAL VIEW v AS SELECT a FROM t WHERE a = :long_parameter_name ')})" in str(e.value)
+        spark.sql(
+            "CREATE INCREMENTAL VIEW v AS SELECT a FROM t WHERE a = :long_parameter_name AND )",
+            args={"long_parameter_name": 1},
+        )
+    assert (
+        f"'AND'. SQLSTATE: 42601 (line 1, pos {len('CREATE INCREMENTAL VIEW v AS SELECT a FROM t WHERE a = :long_parameter_name ')})"
+        in str(e.value)
+    )
 
 
 # ---- what they do, in which order -----------------------------------------------------------------------------------
@@ -326,13 +356,20 @@ def test_existing_names(spark: SparkSession, engine) -> None:
     with pytest.raises(AnalysisException) as e:
         spark.sql("CREATE OR REPLACE INCREMENTAL VIEW t AS SELECT 1 AS x")
     assert condition(e) == "IVM_NOT_INCREMENTAL_VIEW"
-    for sql in ("CREATE TABLE v (a INT) USING parquet", "CREATE VIEW v AS SELECT 1 AS x", "CREATE TABLE v USING parquet AS SELECT 1 AS x"):
+    for sql in (
+        "CREATE TABLE v (a INT) USING parquet",
+        "CREATE VIEW v AS SELECT 1 AS x",
+        "CREATE TABLE v USING parquet AS SELECT 1 AS x",
+    ):
         with pytest.raises(AnalysisException) as e:
             spark.sql(sql)
         assert condition(e) == "TABLE_OR_VIEW_ALREADY_EXISTS"
 
 
-@pytest.mark.parametrize("sql", ["CREATE OR REPLACE INCREMENTAL VIEW v AS SELECT b, a FROM t", "ALTER INCREMENTAL VIEW v AS SELECT b, a FROM t"])
+@pytest.mark.parametrize(
+    "sql",
+    ["CREATE OR REPLACE INCREMENTAL VIEW v AS SELECT b, a FROM t", "ALTER INCREMENTAL VIEW v AS SELECT b, a FROM t"],
+)
 def test_replacing_builds_beside_then_switches_then_drops(spark: SparkSession, engine, sql: str) -> None:
     spark.sql("CREATE INCREMENTAL VIEW v AS SELECT a FROM t")
     old = described(spark, "v")
@@ -418,7 +455,10 @@ def test_columns(spark: SparkSession) -> None:
 def test_recursion_is_refused(spark: SparkSession) -> None:
     spark.sql("CREATE INCREMENTAL VIEW v AS SELECT a FROM t")
     spark.sql("CREATE INCREMENTAL VIEW w AS SELECT a FROM v")
-    for sql in ("ALTER INCREMENTAL VIEW v AS SELECT a FROM v", "CREATE OR REPLACE INCREMENTAL VIEW v AS SELECT a FROM t WHERE a IN (SELECT a FROM w)"):
+    for sql in (
+        "ALTER INCREMENTAL VIEW v AS SELECT a FROM v",
+        "CREATE OR REPLACE INCREMENTAL VIEW v AS SELECT a FROM t WHERE a IN (SELECT a FROM w)",
+    ):
         with pytest.raises(AnalysisException) as e:
             spark.sql(sql)
         assert condition(e) == "IVM_RECURSIVE_VIEW"
@@ -467,14 +507,19 @@ def test_answers(spark: SparkSession) -> None:
     assert types(refreshed) == (
         "view string, version bigint, kind string, reason string, rows_in bigint, rows_changed bigint, duration_ms bigint"
     )
-    assert [tuple(r) for r in refreshed.collect()] == [("spark_catalog.statements.v", 1, "incremental", "CHANGES_APPLIED", 7, 2, 5)]
+    assert [tuple(r) for r in refreshed.collect()] == [
+        ("spark_catalog.statements.v", 1, "incremental", "CHANGES_APPLIED", 7, 2, 5)
+    ]
 
     history = spark.sql("DESC HISTORY INCREMENTAL VIEW v")
     assert types(history) == (
         "version bigint, timestamp timestamp, kind string, reason string, rows_in bigint, rows_changed bigint, "
         "duration_ms bigint, sources string, estimates string"
     )
-    assert [(r.version, r.kind, r.rows_changed) for r in history.collect()] == [(1, "incremental", 2), (0, "full", None)]
+    assert [(r.version, r.kind, r.rows_changed) for r in history.collect()] == [
+        (1, "incremental", 2),
+        (0, "full", None),
+    ]
 
     plain = spark.sql("DESC INCREMENTAL VIEW v")
     assert types(plain) == "key string, value string"

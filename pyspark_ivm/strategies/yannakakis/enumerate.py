@@ -19,7 +19,7 @@ import numpy as np
 from pyspark_ivm.index import kernels as k
 from pyspark_ivm.index.relation import CHUNK, Layout
 from pyspark_ivm.strategies.yannakakis.block import DIRECT, FIRST_FACTOR, BlockState
-from pyspark_ivm.strategies.yannakakis.delta import expansions
+from pyspark_ivm.strategies.yannakakis.delta import Emission, expansions
 
 _WORD_MIN, _WORD_MAX = -(2**63), 2**63 - 1
 
@@ -62,8 +62,8 @@ def hints(state: BlockState, filters: Sequence[dict[str, Any]]) -> list[Hint]:
             continue
         node, word, mask, bit, kind = state.layout.output_at[f["output"]]
         op = f["op"]
-        given = f.get("values", []) if op == "in" else [f.get("value")]
-        given = [v for v in given if v is not None]
+        literals = f.get("values", []) if op == "in" else [f.get("value")]
+        given = [v for v in literals if v is not None]
         if kind == "bytes":
             if op not in ("=", "in"):
                 continue  # ids have no order
@@ -158,6 +158,15 @@ def _from_root(state: BlockState, slots: np.ndarray, given: list[Hint], product:
     slots = _filtered(state, by_node.get(root), slots)
     if len(slots):
         yield from _descend(state, 1, {root: slots}, by_node, product)
+
+
+def whole_output(state: BlockState) -> Iterator[Emission]:
+    """What a freshly built block emits: its output is the delta from nothing. In parts, so that no more than one is
+    ever held beside the state."""
+    for rows in enumerate_rows(state):
+        emission = Emission(state)
+        emission.add(rows.slots, rows.vectors[:, 0])
+        yield emission
 
 
 def _filtered(state: BlockState, given: list[Hint] | None, slots: np.ndarray) -> np.ndarray:

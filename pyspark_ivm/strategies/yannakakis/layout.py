@@ -157,7 +157,7 @@ class BlockLayout:
         counts;
         others take the kind of the whole channel (rings mod 2^k: partial products need no more)."""
         atoms = sorted(self.atoms_below[n.id])
-        known: dict[object, int] = {((0,) * len(atoms), "count"): 0}
+        known: dict[tuple[tuple[int, ...], str], int] = {((0,) * len(atoms), "count"): 0}
         channel_of = []
         for ch in self.plan.channels:
             inside = tuple(ch.factors[a] for a in atoms)
@@ -169,7 +169,7 @@ class BlockLayout:
             ):
                 raise ValueError("a float channel has one factor that is not a count")
             channel_of.append(known.setdefault((inside, kind), len(known)))
-        return tuple(kind for _, kind in known), tuple(channel_of)  # type: ignore[misc]
+        return tuple(kind for _, kind in known), tuple(channel_of)
 
     def _keep(self, n: Node) -> None:
         plan = self.plan
@@ -177,7 +177,7 @@ class BlockLayout:
         root = n is plan.root
         if n.atom is not None:
             atom = plan.atoms[n.atom]
-            kinds = tuple(c.kind for c in atom.channels)
+            kinds: tuple[str, ...] = tuple(c.kind for c in atom.channels)
             leaf = self._relation(
                 f"leaf{n.atom}", atom.variables, kinds, tuple(c.factors[n.atom] for c in plan.channels)
             )

@@ -3,7 +3,7 @@ package org.apache.spark.sql.ivm
 import org.apache.spark.sql.{SparkSession => AnySparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.ivm.catalog.{RefuseResolvedStatements, RefuseStatementsByName, ResolveIncrementalViews}
-import org.apache.spark.sql.ivm.execution.IncrementalViewStrategy
+import org.apache.spark.sql.ivm.execution.{IncrementalViewStrategy, RenewReads}
 import org.apache.spark.sql.ivm.parser.IncrementalViewParser
 
 /** What `spark.sql.extensions=org.apache.spark.sql.ivm.IncrementalViewExtensions` adds to a session. In the order in which Spark runs it:
@@ -16,6 +16,7 @@ import org.apache.spark.sql.ivm.parser.IncrementalViewParser
   *     [[RefuseResolvedStatements]] refuses the same where the name appears only now (DataFrame writer, `IDENTIFIER(…)`), then
   *     [[ResolveIncrementalViews]] puts the view's leaf where `FindDataSourceTable` put the stub of the provider `ivm`.
   *  1. planner, before Spark's own strategies: [[IncrementalViewStrategy]] plans the view's leaf as [[execution.IncrementalViewScanExec]].
+  *  1. planner, after columnar transitions: [[RenewReads]] puts [[execution.RenewedReadExec]] at the root of a query that reads a view.
   *
   * Builders touch no session state: Spark calls them while the session is being built.
   */
@@ -31,6 +32,7 @@ class IncrementalViewExtensions extends (SparkSessionExtensions => Unit) {
 
     // planner
     extensions.injectPlannerStrategy(_ => IncrementalViewStrategy)
+    extensions.injectColumnar(_ => RenewReads)
   }
 
   private def classic(spark: AnySparkSession): SparkSession = spark.asInstanceOf[SparkSession]

@@ -12,6 +12,8 @@ import org.apache.spark.util.LongAccumulator
   *
   * Law: each source row becomes one wire row per atom whose filters it passes (and per partition, where the atom
   * lacks the partition variable). Expressions never throw here: a raised error becomes NULL and the row's flag `e`.
+  * Where a filter or a join key raises, Spark raises whether or not the row joins, so such a row reaches no atom: it is
+  * counted for its source (`atom` −2 − k with `e` set).
   */
 class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
 
@@ -45,6 +47,9 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
   /** One way from a source row to the block: when it applies, and the wire row it gives. */
   private case class Route(passes: Expression, row: Seq[Expression])
 
+  /** The routes of an atom, and when a row fails to reach it because a filter or a key raised. */
+  private case class Routes(all: Seq[Route], raised: Option[Expression])
+
   private def isTrue(e: Expression): Expression = if (e.nullable) EqualNullSafe(e, Literal(true)) else e
 
   private def routes(
@@ -53,7 +58,7 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
       weight: Expression,
       hash: Expression,
       summary: Option[Expression],
-      alsoRaised: Seq[Expression] = Nil): Seq[Route] = {
+      alsoRaised: Seq[Expression] = Nil): Routes = {
     val filters = input.filters.map(f => tried(bind(exported.expressions(f))))
     val columns = input.columns.map { c =>
       val t = tried(bind(exported.expressions(c.expr)))
@@ -61,9 +66,13 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
       val missing = c.requires.map(r => IsNull(tried(bind(exported.expressions(r))).value))
       (c, t, if (missing.isEmpty) encoded else If(anyOf(missing), Literal(null, encoded.dataType), encoded))
     }
-    val keys = input.notNull.map(i => IsNotNull(columns(i)._2.value))
-    val passes = allOf(filters.map(f => isTrue(f.raised.fold(f.value)(r => Or(r, f.value)))) ++ keys)
-    val raised = (alsoRaised ++ filters.flatMap(_.raised) ++ columns.flatMap(_._2.raised)).distinct
+    val keys = input.notNull.map(columns(_)._2)
+    // A filter or key that raised is NULL: the row does not pass.
+    val passes = allOf(filters.map(f => isTrue(f.value)) ++ keys.map(k => IsNotNull(k.value)))
+    val doubted = (filters ++ keys).flatMap(_.raised).distinct
+    val unless = allOf(filters.map(f => isTrue(f.raised.fold(f.value)(r => Or(r, f.value)))))
+    val stray = if (doubted.isEmpty) None else Some(And(anyOf(doubted), unless))
+    val raised = (alsoRaised ++ columns.flatMap(_._2.raised)).distinct.diff(doubted)
     val error = if (raised.isEmpty) Literal(0) else If(anyOf(raised), Literal(1), Literal(0))
     val bySlot = columns.map { case (c, _, e) => c.slot -> e }.toMap
     val slots = block.wire.zipWithIndex.map { case (kind, i) =>
@@ -78,9 +87,11 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
           Seq(Cast(Pmod(XxHash64(s.map(slots(_)), BlockInput.Seed), Literal(partitions.toLong)), IntegerType))
         case None => (0 until partitions).map(Literal(_))
       }
-    targets.map { p =>
-      Route(isSummary.fold(passes)(Or(_, passes)), Seq(p, atom, weight, hash, error) ++ slots ++ summary.toSeq)
-    }
+    Routes(
+      targets.map { p =>
+        Route(isSummary.fold(passes)(Or(_, passes)), Seq(p, atom, weight, hash, error) ++ slots ++ summary.toSeq)
+      },
+      stray)
   }
 
   /** The wire rows of one source for all of this block's atoms over it. */
@@ -97,24 +108,26 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
       e => e.transform { case a: Attribute if map.contains(a) => map(a).withNullability(a.nullable || map(a).nullable) }
     }
 
-    if (rows.insertOnly) {
-      val all = inputs.flatMap(i => routes(i, binder(i), weight, Literal(null, LongType), None))
-      fan(all, base)
-    } else {
-      // A signed row is counted once: by the first atom it reaches, or by a row of its own if it reaches none.
-      val hash = XxHash64(hashed, BlockInput.Seed)
-      var reached = Seq.empty[Expression]
-      val perAtom = inputs.flatMap { i =>
-        val own = routes(i, binder(i), weight, if (reached.isEmpty) hash else If(anyOf(reached), Literal(null, LongType), hash), None)
-        reached = reached :+ own.head.passes
-        own
-      }
-      val nowhere = Route(
-        Not(anyOf(reached)),
-        Seq[Expression](Literal(0), Literal(-2 - sourceIndex), weight, hash, Literal(0)) ++
-          block.wire.map(k => Literal(null, Wire.slotType(k))))
-      fan(if (reached.forall(_ == Literal(true))) perAtom else perAtom :+ nowhere, base)
+    val none = Literal(null, LongType)
+    // A signed row is counted once: by the first atom it reaches, or by a row of its own if it reaches none.
+    val hash: Expression = if (rows.insertOnly) none else XxHash64(hashed.flatMap(nullsToo), BlockInput.Seed)
+    var reached = Seq.empty[Expression]
+    val perAtom = inputs.map { i =>
+      val own = routes(i, binder(i), weight, if (rows.insertOnly || reached.isEmpty) hash else If(anyOf(reached), none, hash), None)
+      reached = reached :+ own.all.head.passes
+      own
     }
+    val raised = perAtom.flatMap(_.raised)
+    val unreached = if (rows.insertOnly || reached.contains(Literal(true))) None else Some(Not(anyOf(reached)))
+    val elsewhere = (raised ++ unreached).reduceOption[Expression](Or(_, _)).map { passes =>
+      Route(
+        passes,
+        Seq[Expression](
+          Literal(0), Literal(-2 - sourceIndex), weight, unreached.fold[Expression](none)(If(_, hash, none)),
+          if (raised.isEmpty) Literal(0) else If(anyOf(raised), Literal(1), Literal(0))) ++
+          block.wire.map(k => Literal(null, Wire.slotType(k))))
+    }
+    fan(perAtom.flatMap(_.all) ++ elsewhere, base)
   }
 
   /** The wire rows that the deltas of an earlier block give. `deltas.output`: w, o0…, s. */
@@ -128,7 +141,7 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
     val passes = allOf(residual.map(r => isTrue(r.raised.fold(r.value)(x => Or(x, r.value)))))
     val filtered = if (residual.isEmpty) columns else Filter(Or(IsNotNull(s), passes), columns)
     fan(routes(input, decoded.bind, Coalesce(Seq(w, Literal(1L))), Literal(null, LongType), Some(s),
-      residual.flatMap(_.raised)), filtered)
+      residual.flatMap(_.raised)).all, filtered)
   }
 
   private def fan(routes: Seq[Route], child: LogicalPlan): LogicalPlan = {
@@ -143,6 +156,9 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
         Project(output, Filter(pass, expanded))
     }
   }
+
+  /** The hash passes over NULLs: without the flag (NULL, 5) and (5, NULL) would be one row. */
+  private def nullsToo(c: Attribute): Seq[Expression] = if (c.nullable) Seq(IsNull(c), c) else Seq(c)
 
   private def hashable(t: DataType): Boolean = !t.existsRecursively {
     case _: MapType => true

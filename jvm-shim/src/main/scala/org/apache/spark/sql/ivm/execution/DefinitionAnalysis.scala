@@ -21,6 +21,7 @@ object DefinitionAnalysis {
       case _ =>
     }
     refuseTempFunctions(spark, parsed)
+    refusePatterns(parsed)
     val analyzed = Dataset.ofRows(session, hideWeights(session, parsed)).queryExecution.analyzed
     analyzed.foreachWithSubqueries(refuse)
     checkWeights(analyzed)
@@ -35,6 +36,14 @@ object DefinitionAnalysis {
         throw new IvmException("IVM_TEMP_FUNCTION", Map("function" -> f.nameParts.head))
       case _ =>
     }))
+  }
+
+  /** Spark expands a path's pattern once, when the query is analysed: directories that match later would be missed. */
+  private def refusePatterns(parsed: LogicalPlan): Unit = parsed.foreachWithSubqueries {
+    case UnresolvedRelation(Seq(_, path), _, _) if path.contains("/") && path.exists("*?[]{}".contains(_)) =>
+      throw new IvmException("IVM_PATH_PATTERN", Map("path" -> path))
+    case w: UnresolvedWith => w.cteRelations.foreach(d => refusePatterns(d._2.child))
+    case _ =>
   }
 
   private def refuse(plan: LogicalPlan): Unit = {

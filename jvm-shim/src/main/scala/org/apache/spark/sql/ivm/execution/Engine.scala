@@ -90,7 +90,7 @@ class Engine extends ViewEngine {
         "last_refresh_rows_in" -> report.rowsIn.toString,
         "last_refresh_rows_changed" -> report.rowsChanged.fold("NULL")(_.toString),
         "last_refresh_touched" -> Engine.touched(report.estimates),
-        "live_errors" -> commit.liveErrors.toString,
+        "live_errors" -> commit.errors.toString,
         "definition_hash" -> commit.definitionHash,
         "plan_hash" -> commit.planHash,
         "commit_hash" -> commit.hash))
@@ -112,10 +112,12 @@ class Engine extends ViewEngine {
     val view = runtime(spark, definition)
     val commit = view.log.latest()
     val forecast = new Refresh(view).forecast()
+    // The planner's reasons name tables and expressions; what a refresh alone decides needs no parameters.
+    val sentence = view.plan.reasons.find(_.code == forecast.reason).fold(Conditions.sentence(forecast.reason))(_.sentence)
     val lines = forecast.sources.map { case (table, kind, what) => s"  $table ($kind): $what" }
     s"""Refresh of incremental view ${definition.qualifiedName} at version ${commit.fold("none")(_.version.toString)}
        |Kind: ${forecast.kind}
-       |Reason: ${forecast.reason}: ${Conditions.sentence(forecast.reason)}
+       |Reason: ${forecast.reason}: $sentence
        |Sources:
        |${lines.mkString("\n")}
        |""".stripMargin + (if (mode == "simple") view.plan.explain else view.plan.explainExtended)

@@ -143,7 +143,7 @@ class Refresh(runtime: ViewRuntime) {
       case (p, _: Changes.Resync) => p.ref.id -> p.ref.source.snapshot(p.token)
     }.toMap
     if (rows.isEmpty) {
-      commit(Some(base), pinned, Nil, None, base.liveErrors, base.stateBytes, "none", "NO_CHANGES", 0L, Some(0L), 0L, start)
+      commit(Some(base), pinned, Nil, None, base.liveErrors, base.stateBytes, "none", "NO_CHANGES", 0L, Some(0L), 0L, Map.empty, start)
     } else {
       val job = runJob(Some(base), rows, resyncs.map(_._1.ref.id).toSet, build = false)
       job.failure match {
@@ -155,14 +155,15 @@ class Refresh(runtime: ViewRuntime) {
           }
           rebuild(Some(base), pinned, reason, start)
         case None =>
-          val nothing = job.records.isEmpty && job.rowsIn == 0
+          val nothing = job.records.isEmpty && job.rowsIn == 0 && job.raised.values.forall(_ == 0)
           val unversioned = changes.forall(_._1.token.isEmpty)
           if (nothing && unversioned) Some(unmoved(base, start))
           else {
             val kind = if (nothing) "none" else "incremental"
             val reason = if (nothing) "NO_CHANGES" else resyncs.headOption.fold("CHANGES_APPLIED")(_._2.code)
             commit(Some(base), pinned, job.records, None, job.liveErrors(base), job.stateBytes(base), kind, reason,
-              job.rowsIn, if (nothing) Some(0L) else job.rowsChanged(plan), job.touched, start)
+              job.rowsIn, if (nothing) Some(0L) else job.rowsChanged(plan), job.touched,
+              raised(pinned, job, fresh = resyncs.map(_._1.ref.id).toSet), start)
           }
       }
     }
@@ -197,7 +198,7 @@ class Refresh(runtime: ViewRuntime) {
       val result = CountRows(counted, Results.renamed(runtime.recompute(tokens)))
       Dataset.ofRows(session, result).write.parquet(log.directory.resolve(relative).toString)
       val bytes = directorySize(log.directory.resolve(relative))
-      commit(base, pinned, Nil, Some(relative), 0L, bytes, "full", reason, counted.value, None, 0L, start)
+      commit(base, pinned, Nil, Some(relative), 0L, bytes, "full", reason, counted.value, None, 0L, Map.empty, start)
     } else {
       val rows = pinned.map(p => p.ref.id -> p.ref.source.snapshot(p.token)).toMap
       val job = runJob(None, rows, Set.empty, build = true, version = base.fold(0L)(_.version + 1))
@@ -209,7 +210,8 @@ class Refresh(runtime: ViewRuntime) {
           throw new IvmException("IVM_REFRESH_FAILED", Map(
             "view" -> runtime.definition.qualifiedName, "detail" -> s"$code: $detail"))
       }
-      commit(base, pinned, job.records, None, job.totalErrors, job.totalBytes, "full", reason, job.rowsIn, None, job.touched, start)
+      commit(base, pinned, job.records, None, job.totalErrors, job.totalBytes, "full", reason, job.rowsIn, None, job.touched,
+        raised(pinned, job, fresh = pinned.map(_.ref.id).toSet), start)
     }
   }
 
@@ -278,12 +280,18 @@ class Refresh(runtime: ViewRuntime) {
     JobResult(summaries, insertOnly)
   }
 
+  /** Rows of each source that raise. `fresh`: sources read whole; the others reported a difference. */
+  private def raised(pinned: Seq[Pin], job: JobResult, fresh: Set[String]): Map[String, Long] = pinned.map { p =>
+    val before = if (fresh(p.ref.id)) 0L else p.record.fold(0L)(_.raised)
+    p.ref.id -> (before + job.raised.getOrElse(p.ref.id, 0L))
+  }.toMap
+
   // ---- the commit ----------------------------------------------------------------------------------------------------
 
   private def commit(
       base: Option[Commit], pinned: Seq[Pin], records: Seq[PartitionRecord], result: Option[String], liveErrors: Long,
       stateBytes: Long, kind: String, reason: String, rowsIn: Long, rowsChanged: Option[Long], touched: Long,
-      start: Long): Option[RefreshReport] = {
+      raised: Map[String, Long], start: Long): Option[RefreshReport] = {
     val duration = elapsed(start)
     val sources = pinned.map { p =>
       val schema = p.ref.relations.head.output.map(a => s"${a.name} ${a.dataType.catalogString}").mkString(",")
@@ -293,7 +301,8 @@ class Refresh(runtime: ViewRuntime) {
         // An unmoved source keeps its manifest: nothing is written for it.
         if (p.record.exists(r => r.token.isDefined && r.token == p.token.map(_.text))) p.record.get.manifest
         else p.token.flatMap(t => log.writeManifest(t.payload)),
-        p.ref.source.kind)
+        p.ref.source.kind,
+        raised.getOrElse(p.ref.id, if (kind == "full") 0L else p.record.fold(0L)(_.raised)))
     }
     val commit = Commit(
       version = base.fold(0L)(_.version + 1),
@@ -355,6 +364,11 @@ object Refresh {
     def rowsIn: Long = insertedRows + summaries.flatMap { s =>
       Option(s.get("rowsIn")).toSeq.flatMap(_.properties().asScala).filter(_.getKey.startsWith("s")).map(_.getValue.asLong)
     }.sum
+
+    /** By source: rows for which a filter or a key raised, with their weights. */
+    def raised: Map[String, Long] = summaries.flatMap { s =>
+      Option(s.get("raised")).toSeq.flatMap(_.properties().asScala).map(e => e.getKey -> e.getValue.asLong)
+    }.groupMapReduce(_._1)(_._2)(_ + _)
 
     def touched: Long = summaries.map(long(_, "touched")).sum
 

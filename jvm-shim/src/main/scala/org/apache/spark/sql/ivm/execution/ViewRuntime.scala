@@ -92,9 +92,9 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
 
   /** The view's rows at a commit, with the definition's column order. */
   def read(commit: Commit): LogicalPlan = session.withActive {
-    if (commit.liveErrors > 0) {
-      // The query itself would raise: let it, in its own words.
-      recompute(Map.empty)
+    if (commit.errors > 0) {
+      // The query itself would raise: let it, in its own words, on the rows of this version.
+      recompute(commit.sources.map(s => s.id -> s.token.map(Token(_, log.readManifest(s.manifest)))).toMap)
     } else if (commit.result.isDefined) {
       val path = log.directory.resolve(commit.result.get).toString
       session.read.schema(Results.schema(exported.analyzed.output)).parquet(path).queryExecution.analyzed

@@ -27,6 +27,10 @@ private[ivm] object Throwing {
 
   private def floating(t: DataType): Boolean = t == DoubleType || t == FloatType
 
+  /** The remainder by a whole number that is neither 0 nor −1 neither divides by zero nor overflows. */
+  private def safeDivisor(e: Expression): Boolean = e.foldable && e.dataType.isInstanceOf[IntegralType] &&
+    Try(Option(e.eval())).toOption.flatten.exists(v => v.toString != "0" && v.toString != "-1")
+
   private def safe(e: Expression): Boolean = e match {
     case _: Attribute | _: Literal | _: Alias => true
     case _: And | _: Or | _: Not | _: BinaryComparison | _: IsNull | _: IsNotNull | _: IsNaN => true
@@ -40,7 +44,8 @@ private[ivm] object Throwing {
       a match {
         case _: Add | _: Subtract | _: Multiply =>
           floating(a.dataType) || exactDecimal(a) || EvalModes.of(a) != EvalMode.ANSI
-        case _: Divide | _: IntegralDivide | _: Remainder | _: Pmod => EvalModes.of(a) != EvalMode.ANSI
+        case _: Divide | _: IntegralDivide | _: Remainder | _: Pmod =>
+          EvalModes.of(a) != EvalMode.ANSI || (a.isInstanceOf[Remainder] && safeDivisor(a.right))
         case _: BitwiseAnd | _: BitwiseOr | _: BitwiseXor => true
         case _ => false
       }

@@ -5,10 +5,12 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper, SerializationFeature}
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
-/** A source as a commit pins it. `manifest` names the token's payload (relative to the view's directory), None if empty. */
+/** A source as a commit pins it. `manifest` names the token's payload (relative to the view's directory), None if empty.
+  * `raised`: its rows for which a filter or a join key of the view raises.
+  */
 case class SourceRecord(
     id: String, table: String, tableId: String, location: String, schemaHash: String,
-    token: Option[String], manifest: Option[String], kind: String)
+    token: Option[String], manifest: Option[String], kind: String, raised: Long = 0L)
 
 /** A change file or checkpoint. `path` is relative to the block's directory; `rows` −1 where it has no meaning. */
 case class FileRecord(version: Long, path: String, length: Long, checksum: String, rows: Long = -1)
@@ -56,6 +58,8 @@ case class Commit(
     hash: String = "") {
   /** A full refresh starts every partition anew; those it does not name are empty. */
   def resets: Boolean = report.kind == "full"
+  /** Rows for which the query itself would raise. */
+  def errors: Long = liveErrors + sources.map(_.raised).sum
   def toJson: String = CommitJson.write(this)
 }
 
@@ -104,7 +108,7 @@ private[state] object CommitJson {
     commit.sources.foreach { s =>
       sources.addObject().put("id", s.id).put("table", s.table).put("tableId", s.tableId).put("location", s.location)
         .put("schemaHash", s.schemaHash).put("token", s.token.orNull).put("manifest", s.manifest.orNull)
-        .put("kind", s.kind)
+        .put("kind", s.kind).put("raised", s.raised)
     }
     val partitions = node.putArray("partitions")
     commit.partitions.foreach { p =>
@@ -169,7 +173,7 @@ private[state] object CommitJson {
       sources = list(node, "sources").map { s =>
         SourceRecord(string(s, "id"), string(s, "table"), string(s, "tableId"), string(s, "location"),
           string(s, "schemaHash"), option(s, "token").map(_.asText), option(s, "manifest").map(_.asText),
-          string(s, "kind"))
+          string(s, "kind"), option(s, "raised").fold(0L)(_.asLong))
       },
       partitions = list(node, "partitions").map { p =>
         PartitionRecord(string(p, "block"), long(p, "partition").toInt,

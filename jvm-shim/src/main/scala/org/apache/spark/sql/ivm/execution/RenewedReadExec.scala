@@ -1,0 +1,89 @@
+package org.apache.spark.sql.ivm.execution
+
+import scala.util.Try
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.classic.Dataset
+import org.apache.spark.sql.execution._
+import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, QueryStageExec}
+import org.apache.spark.sql.execution.command.{DataWritingCommandExec, ExecutedCommandExec}
+import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
+import org.apache.spark.sql.execution.exchange.Exchange
+import org.apache.spark.util.LazyTry
+
+/** Law: every execution of a DataFrame that reads incremental views takes a pin of its own.
+  *
+  * Spark plans a DataFrame once and keeps the plan's RDD and its shuffle files: a second `collect()` would answer with the first one's rows.
+  * This node stands at the root of such a plan; from the second execution on it runs the query planned anew. A plan inside another one
+  * (a cached DataFrame, a subquery) is executed on that one's behalf and stays as it is.
+  */
+case class RenewedReadExec(child: SparkPlan) extends UnaryExecNode {
+  @transient private var executed = false
+
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+  override def outputOrdering: Seq[SortOrder] = child.outputOrdering
+  override def nodeName: String = "IncrementalViewRead"
+  override protected def doCanonicalize(): SparkPlan = child.canonicalized
+  override protected def withNewChildInternal(newChild: SparkPlan): RenewedReadExec = copy(child = newChild)
+
+  /** The plan of this execution: our child the first time, the same query planned anew ever after. */
+  private def current(): SparkPlan = synchronized {
+    if (!executed) {
+      executed = true
+      child
+    } else {
+      Option(sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY))
+        .flatMap(id => Option(SQLExecution.getQueryExecution(id.toLong)))
+        .filter(_.executedPlan eq this)
+        .fold(child)(query => Dataset.ofRows(session, query.analyzed).queryExecution.executedPlan)
+    }
+  }
+
+  /** Spark calls this before each action on a DataFrame: the moment to forget the RDD of the last one. */
+  override def resetMetrics(): Unit = {
+    super.resetMetrics()
+    if (synchronized(executed)) RenewedReadExec.rowsOf.foreach(_.set(this, LazyTry(doExecute())))
+  }
+
+  override protected def doExecute(): RDD[InternalRow] = current().execute()
+  override def executeCollect(): Array[InternalRow] = current().executeCollect()
+  override def executeCollectIterator(): (Long, Iterator[InternalRow]) = current().executeCollectIterator()
+  override def executeToIterator(): Iterator[InternalRow] = current().executeToIterator()
+  override def executeTake(n: Int): Array[InternalRow] = current().executeTake(n)
+  override def executeTail(n: Int): Array[InternalRow] = current().executeTail(n)
+}
+
+object RenewedReadExec {
+
+  /** Where a plan keeps its RDD. Private to Spark: without it, `collect` and `take` are renewed, what goes through the RDD (`toPandas`) is not. */
+  private lazy val rowsOf = Try {
+    val field = classOf[SparkPlan].getDeclaredField("executeRDD")
+    field.setAccessible(true)
+    field
+  }.toOption
+}
+
+/** Puts [[RenewedReadExec]] at the root of a query that reads incremental views. */
+object RenewReads extends ColumnarRule {
+  override def postColumnarTransitions: Rule[SparkPlan] = AtRoot
+
+  private object AtRoot extends Rule[SparkPlan] {
+    override def apply(plan: SparkPlan): SparkPlan = plan match {
+      case _: RenewedReadExec | _: Exchange | _: QueryStageExec => plan
+      case _: ExecutedCommandExec | _: V2CommandExec | _: DataWritingCommandExec | _: CommandResultExec => plan
+      case adaptive: AdaptiveSparkPlanExec =>
+        if (!adaptive.isSubquery && reads(adaptive.inputPlan)) RenewedReadExec(plan) else plan
+      case other => if (!other.supportsColumnar && reads(other)) RenewedReadExec(other) else other
+    }
+
+    /** A stage of an adaptive plan is no root. */
+    private def reads(plan: SparkPlan): Boolean =
+      !plan.exists(_.isInstanceOf[QueryStageExec]) &&
+        plan.collectWithSubqueries { case scan: IncrementalViewScanExec => scan }.nonEmpty
+  }
+}
