@@ -361,6 +361,28 @@ def multiply_child(  # type: ignore[no-untyped-def]
                     multiply(old, i, load(out_offs, c), load(out_kinds, c), jold, j, load(offs, s), load(kinds, s))
 
 
+@njit(void(words2, slots1, words1, words2, slots1, words1, words2, i64), cache=True)
+def multiply_counts(source, picks, cols, rows, table, meta, out, flags):  # type: ignore[no-untyped-def]
+    """``multiply_child`` where only the multiplicity is wanted (out has one column): most reads of rows."""
+    first, direct = (flags & 1) != 0, (flags & 2) != 0
+    key_words, stride = meta[KEY_WORDS], rows.shape[1]
+    hashes = np.empty(BLOCK, np.uint64)
+    n = i64(picks.shape[0])
+    for start in range(0, n, BLOCK):
+        last = min(start + BLOCK, n)
+        if direct:
+            for i in range(last, min(last + BLOCK, n)):
+                prefetch(rows, i64(load(picks, i)) * stride + key_words)
+        else:
+            look_ahead(source, picks, cols, rows, table, start, last, hashes)
+        for i in range(start, last):
+            slot = i64(load(picks, i))
+            if not direct:
+                slot = find_hashed(rows, table, source, slot, cols, hashes[i - start])
+            count = max(load(rows, slot * stride + key_words), 0) if slot >= 0 else i64(0)
+            store(out, i, count if first else load(out, i) * count)
+
+
 @njit(void(words2, words1, slots1, words2, words1, words1, i64, words2), cache=True)
 def differences(rows, meta, jslot, jold, kinds, offs, first, out):  # type: ignore[no-untyped-def]
     """out[i] = what the current step did to the vector of the tuple at place first + i of the journal."""
@@ -447,6 +469,12 @@ def gather(matrix, picks, column, out):  # type: ignore[no-untyped-def]
         if i + BLOCK < n:
             prefetch(matrix, i64(load(picks, i + BLOCK)) * stride + column)
         store(out, i, load(matrix, i64(load(picks, i)) * stride + column))
+
+
+@njit(void(slots1, slots1, slots1), cache=True)
+def pick(slots, picks, out):  # type: ignore[no-untyped-def]
+    for i in range(picks.shape[0]):
+        store(out, i, load(slots, i64(load(picks, i))))
 
 
 @njit(types.boolean(words2, i64, i64, words1, words2, types.boolean), cache=True)

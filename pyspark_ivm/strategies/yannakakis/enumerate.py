@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pyspark_ivm.index import kernels as k
-from pyspark_ivm.index.relation import CHUNK, Layout
+from pyspark_ivm.index.relation import CHUNK, Layout, picked
 from pyspark_ivm.strategies.yannakakis.block import DIRECT, FIRST_FACTOR, BlockState
 from pyspark_ivm.strategies.yannakakis.delta import Emission, expansions
 
@@ -188,7 +188,7 @@ def _descend(
             keep = h.keep(state, found)
             rows, found = rows[keep], found[keep]
         if len(found):
-            further = {i: s[rows] for i, s in slots.items()}
+            further = {i: picked(s, rows) for i, s in slots.items()}
             further[node] = found
             yield from _descend(state, at + 1, further, by_node, product)
 
