@@ -388,6 +388,28 @@ def multiply_child(  # type: ignore[no-untyped-def]
                     multiply(old, i, load(out_offs, c), load(out_kinds, c), jold, j, load(offs, s), load(kinds, s))
 
 
+@njit(void(words2, slots1, words1, words2, slots1, words1, words2, i64), cache=True)
+def multiply_counts(source, picks, cols, rows, table, meta, out, flags):  # type: ignore[no-untyped-def]
+    """``multiply_child`` where only the multiplicity is wanted (out has one column): most reads of rows."""
+    first, direct = (flags & 1) != 0, (flags & 2) != 0
+    key_words, stride = meta[KEY_WORDS], rows.shape[1]
+    hashes = np.empty(BLOCK, np.uint64)
+    n = i64(picks.shape[0])
+    for start in range(0, n, BLOCK):
+        last = min(start + BLOCK, n)
+        if direct:
+            for i in range(last, min(last + BLOCK, n)):
+                prefetch(rows, i64(load(picks, i)) * stride + key_words)
+        else:
+            look_ahead(source, picks, cols, rows, table, start, last, hashes)
+        for i in range(start, last):
+            slot = i64(load(picks, i))
+            if not direct:
+                slot = find_hashed(rows, table, source, slot, cols, hashes[i - start])
+            count = max(load(rows, slot * stride + key_words), 0) if slot >= 0 else i64(0)
+            store(out, i, count if first else load(out, i) * count)
+
+
 @njit(void(words2, words1, slots1, words2, words1, words1, i64, words2), cache=True)
 def differences(rows, meta, jslot, jold, kinds, offs, first, out):  # type: ignore[no-untyped-def]
     """out[i] = what the current step did to the vector of the tuple at place first + i of the journal."""
@@ -467,16 +489,6 @@ def live_slots(rows, key_words, first, last, out):  # type: ignore[no-untyped-de
     return filled
 
 
-@njit(i64(words2, i64, i64, i64), cache=True)
-def plain(rows, key_words, first, last):  # type: ignore[no-untyped-def]
-    """1 if the multiplicity of each of these tuples is exactly 1."""
-    stride = rows.shape[1]
-    other = 0
-    for slot in range(first, last):
-        other |= load(rows, slot * stride + key_words) ^ 1
-    return i64(1) if other == 0 else i64(0)
-
-
 @njit(void(words2, slots1, i64, words1), cache=True)
 def gather(matrix, picks, column, out):  # type: ignore[no-untyped-def]
     stride, n = matrix.shape[1], picks.shape[0]
@@ -486,9 +498,22 @@ def gather(matrix, picks, column, out):  # type: ignore[no-untyped-def]
         store(out, i, load(matrix, i64(load(picks, i)) * stride + column))
 
 
-@njit(void(words2, i64, i64, words1), cache=True)
-def copy_column(matrix, first, column, out):  # type: ignore[no-untyped-def]
-    """A run of rows: as ``gather``, without the slots."""
-    stride = matrix.shape[1]
-    for i in range(out.shape[0]):
-        store(out, i, load(matrix, (first + i) * stride + column))
+@njit(void(slots1, slots1, slots1), cache=True)
+def pick(slots, picks, out):  # type: ignore[no-untyped-def]
+    for i in range(picks.shape[0]):
+        store(out, i, load(slots, i64(load(picks, i))))
+
+
+@njit(types.boolean(words2, i64, i64, words1, words2, types.boolean), cache=True)
+def copy_columns(rows, key_words, first, columns, out, ones):  # type: ignore[no-untyped-def]
+    """out[c] = word columns[c] of a run of tuples from ``first`` on, in one pass. False if a multiplicity is not 1 (``ones``),
+    or not positive: then the run needs a closer look."""
+    stride, n = rows.shape[1], out.shape[1]
+    other = i64(0)
+    for i in range(n):
+        base = (first + i) * stride
+        count = load(rows, base + key_words)
+        other |= (count ^ 1) if ones else (count - 1)  # the sign of count - 1 tells; counts are below 2^63
+        for c in range(columns.shape[0]):
+            store(out, c * n + i, load(rows, base + load(columns, c)))
+    return other == 0 if ones else other >= 0

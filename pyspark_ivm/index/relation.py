@@ -19,6 +19,7 @@ from pyspark_ivm.index.limbs import FLOAT_WORDS, KINDS
 CHUNK = 1 << 16  # tuples a pass handles at a time: bounds memory, long enough to hide the call
 _FIRST = 16
 _COMPACT_MINIMUM = 4096  # slots; below this, dead tuples cost nothing worth a rebuild
+FIRST_FACTOR, DIRECT, WITH_OLD, SCALAR = 1, 2, 4, 8  # flags of ``multiply_into``
 _NO_SLOTS = np.zeros(0, np.int32)
 _NO_LINKS = np.zeros((0, chains.LINK_WORDS), np.int32)
 _identity = np.arange(1024, dtype=np.int32)
@@ -30,6 +31,13 @@ def identity(n: int) -> np.ndarray:
     if n > len(_identity):
         _identity = np.arange(max(n, 2 * len(_identity)), dtype=np.int32)
     return _identity[:n]
+
+
+def picked(slots: np.ndarray, picks: np.ndarray) -> np.ndarray:
+    """slots[picks]"""
+    out = np.empty(len(picks), np.int32)
+    k.pick(slots, picks, out)
+    return out
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class SecondaryIndex:
 
     ARRAYS = ("meta", "table", "buckets", "links")
 
-    def __init__(self, columns: Sequence[int], capacity: int) -> None:
+    def __init__(self, columns: Sequence[int] | np.ndarray, capacity: int) -> None:
         self.columns = np.array(columns, np.int64)
         self.meta = np.zeros(3, np.int64)
         self.table = np.full(_FIRST * 2, -1, np.int32)
@@ -130,7 +138,7 @@ class HashRelation:
 
     @property
     def bytes(self) -> int:
-        arrays = [self.rows, self.table, self.jslot, self.jold]
+        arrays: list[np.ndarray] = [self.rows, self.table, self.jslot, self.jold]
         for index in self.indexes:
             arrays += [getattr(index, name) for name in SecondaryIndex.ARRAYS]
         return sum(a.nbytes for a in arrays)
@@ -264,6 +272,9 @@ class HashRelation:
         new: np.ndarray, old: np.ndarray, flags: int,
     ) -> None:  # fmt: skip
         """See ``kernels.multiply_child``: this relation is the child."""
+        if layout.words == 1 and not flags & WITH_OLD and channel[0] == 0:
+            k.multiply_counts(source, rows, columns, self.rows, self.table, self.meta, new, flags)
+            return
         k.multiply_child(
             source, rows, columns, self.rows, self.table, self.meta, self.jslot, self.jold,
             self.layout.kinds, self.layout.offsets, channel, layout.kinds, layout.offsets, new, old, flags,
@@ -309,7 +320,7 @@ class HashRelation:
     def arrays(self, prefix: str) -> dict[str, tuple[np.ndarray, int]]:
         """Name → (array, rows in use): the relation is its bytes. The journal is not part of a checkpoint."""
         used = self.used
-        out = {
+        out: dict[str, tuple[np.ndarray, int]] = {
             f"{prefix}.rows": (self.rows, used),
             f"{prefix}.table": (self.table, len(self.table)),
             f"{prefix}.meta": (self.meta, len(self.meta)),

@@ -9,7 +9,7 @@ cache.prepare()
 import numpy as np  # noqa: E402
 from numba import njit, types  # noqa: E402
 
-from pyspark_ivm.index.limbs import (
+from pyspark_ivm.index.limbs import (  # noqa: E402
     ABS,
     FLOAT_WORDS,
     LARGEST,

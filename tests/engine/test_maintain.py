@@ -128,6 +128,24 @@ def test_float_cancellation_is_refused(tmp_path):
     summary = d.maintain([(0, big, -1)])[0]
     assert (summary["status"], summary["reason"]) == ("failed", "FLOAT_CANCELLATION")
     d.check()
+    # the same where the sum that is left is exactly 0 in 106 bits, and wrong
+    tiny = (b"y", 1, 1e-60, 0)
+    d.maintain([(0, (b"y", 1, 1e20, 0), 1), (0, tiny, 1)])
+    assert d.maintain([(0, (b"y", 1, 1e20, 0), -1)])[0]["reason"] == "FLOAT_CANCELLATION"
+
+
+@pytest.mark.parametrize("rest", [None, 0.0, -0.0, float("nan"), float("inf")])
+def test_last_value_may_go(rest, tmp_path):
+    """Without values left the sum is exactly 0, whatever was lost on the way: no cancellation to report."""
+    d = blocks.Driver(blocks.single(), tmp_path)
+    values = [0.1, 1e20, -3e-5, 7.7, 1e300, -1e300]
+    d.maintain([(0, (b"x", 1, v, 0), 1) for v in [rest, *values]])
+    assert d.maintain([(0, (b"x", 1, v, 0), -1) for v in values])[0]["status"] == "ok"
+    d.check()
+    (row,) = d.read()
+    assert rest is None or rest != 0 or row[-1] == 0
+    assert d.maintain([(0, (b"x", 1, 2.5, 0), 1)])[0]["status"] == "ok"  # and no trace of the large ones stays
+    assert d.maintain([(0, (b"x", 1, 1e-6, 0), 1), (0, (b"x", 1, 2.5, 0), -1)])[0]["status"] == "ok"
 
 
 @pytest.mark.parametrize("make", blocks.ALL, ids=lambda f: f.__name__)

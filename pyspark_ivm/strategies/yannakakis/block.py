@@ -13,11 +13,10 @@ import numpy as np
 
 from pyspark_ivm.index import kernels as k
 from pyspark_ivm.index import vectors
-from pyspark_ivm.index.relation import CHUNK, HashRelation, identity
+from pyspark_ivm.index.relation import CHUNK, DIRECT, FIRST_FACTOR, SCALAR, WITH_OLD, HashRelation, identity
 from pyspark_ivm.index.strings import StringTable
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout, Factor, Probe, Relation, Step
 
-FIRST_FACTOR, DIRECT, WITH_OLD, SCALAR = 1, 2, 4, 8
 #: changed tuples that the linear pass takes at a time: their vectors and products stay in the second-level cache
 _LINEAR = 1 << 13
 

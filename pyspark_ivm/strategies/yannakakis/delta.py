@@ -17,7 +17,7 @@ import numpy as np
 
 from pyspark_ivm.index import kernels as k
 from pyspark_ivm.index import vectors
-from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout
+from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout, picked
 from pyspark_ivm.strategies.yannakakis.block import DIRECT, FIRST_FACTOR, WITH_OLD, BlockState, Delta, Refused
 from pyspark_ivm.strategies.yannakakis.layout import Probe
 
@@ -140,7 +140,7 @@ def _walk(
     source, node, probe = walk[at]
     for rows, found in expansions(state, probe, slots[source]):
         state.touched += len(found)
-        further = {i: s[rows] for i, s in slots.items()}
+        further = {i: picked(s, rows) for i, s in slots.items()}
         further[node] = found
         factor = node_weights(state, node, found)
         _walk(state, walk, at + 1, further, weights[rows] * factor if factor is not None else weights[rows], emission)
