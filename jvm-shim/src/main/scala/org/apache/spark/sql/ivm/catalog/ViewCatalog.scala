@@ -2,10 +2,11 @@ package org.apache.spark.sql.ivm.catalog
 
 import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.analysis.{NoSuchNamespaceException, NoSuchTableException}
-import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType, CatalogUtils}
+import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.{CatalogManager, CatalogV2Util, LookupCatalog}
 import org.apache.spark.sql.errors.QueryCompilationErrors
+import org.apache.spark.sql.execution.datasources.DataSource
 import org.apache.spark.sql.ivm.{IvmException, ViewDefinition}
 
 /** The views' entries in Spark's session catalog: a table of provider `ivm`, its definition in the properties.
@@ -112,7 +113,8 @@ object ViewCatalog {
     }
 
   private def storage(definition: ViewDefinition): CatalogStorageFormat =
-    CatalogStorageFormat.empty.copy(locationUri = Some(CatalogUtils.stringToURI(definition.location)))
+    // Not by `copy`: Spark 4.2 added a field to the class.
+    DataSource.buildStorageFormatFromOptions(Map("path" -> definition.location))
 
   private def existing(spark: SparkSession, name: TableIdentifier): Option[CatalogTable] =
     try Some(spark.sessionState.catalog.getTableMetadata(name))
