@@ -1,4 +1,4 @@
-"""What the Spark benchmarks share: session, generated tables cached on disk, timing, and their sections of RESULTS.md.
+"""What the benchmarks share: session, generated tables cached on disk, timing, and their sections of RESULTS.md.
 
 The data is a function of the row number alone (order i belongs to customer i // 10, line item i to order i // 4), so the
 tables of a smaller size are prefixes of a larger one, and the same changes meet the same partners at every size.
@@ -130,8 +130,15 @@ def median(values: list[float]) -> float:
 
 
 def machine(spark: Any) -> str:
+    return f"Spark {spark.version}, {host()}"
+
+
+def host() -> str:
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"Spark {spark.version}, Python {platform.python_version()}, {os.cpu_count()} cores, {gib:.0f} GiB, {platform.system()} {platform.machine()}"
+    return (
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, {gib:.0f} GiB, "
+        f"{platform.system()} {platform.machine()}"
+    )
 
 
 def power(rows: int) -> str:

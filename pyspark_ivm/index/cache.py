@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-KERNEL_MODULES = ("limbs", "kernels", "vectors", "strings")
+KERNEL_MODULES = ("limbs", "kernels", "chains", "vectors", "strings")
 
 
 def _writable(directory: Path) -> bool:

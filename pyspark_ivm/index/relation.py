@@ -12,13 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyspark_ivm.index import chains
 from pyspark_ivm.index import kernels as k
-from pyspark_ivm.index.limbs import KINDS
+from pyspark_ivm.index.limbs import FLOAT_WORDS, KINDS
 
 CHUNK = 1 << 16  # tuples a pass handles at a time: bounds memory, long enough to hide the call
 _FIRST = 16
 _COMPACT_MINIMUM = 4096  # slots; below this, dead tuples cost nothing worth a rebuild
+FIRST_FACTOR, DIRECT, WITH_OLD, SCALAR = 1, 2, 4, 8  # flags of ``multiply_into``
 _NO_SLOTS = np.zeros(0, np.int32)
+_NO_LINKS = np.zeros((0, chains.LINK_WORDS), np.int32)
 _identity = np.arange(1024, dtype=np.int32)
 
 
@@ -28,6 +31,13 @@ def identity(n: int) -> np.ndarray:
     if n > len(_identity):
         _identity = np.arange(max(n, 2 * len(_identity)), dtype=np.int32)
     return _identity[:n]
+
+
+def picked(slots: np.ndarray, picks: np.ndarray) -> np.ndarray:
+    """slots[picks]"""
+    out = np.empty(len(picks), np.int32)
+    k.pick(slots, picks, out)
+    return out
 
 
 @dataclass(frozen=True)
@@ -40,9 +50,17 @@ class Layout:
 
     @staticmethod
     def of(kinds: Sequence[str]) -> Layout:
-        widths = {"count": 1, "int2": 2, "int3": 3, "float": 7}
+        widths = {"count": 1, "int2": 2, "int3": 3, "float": FLOAT_WORDS}
         offsets = np.cumsum([0] + [widths[kind] for kind in kinds]).astype(np.int64)
         return Layout(np.array([KINDS[kind] for kind in kinds], np.int64), offsets[:-1].copy(), int(offsets[-1]))
+
+
+def _table_size(tuples: int) -> int:
+    """A power of two with room for so many: at most half full, and one entry short of that (see ``kernels.table_entry``)."""
+    size = 2 * _FIRST
+    while size // 2 - 1 < tuples:
+        size *= 2
+    return size
 
 
 def _grown(array: np.ndarray, rows: int) -> np.ndarray:
@@ -55,50 +73,44 @@ def _grown(array: np.ndarray, rows: int) -> np.ndarray:
 class SecondaryIndex:
     """Bucket chains over a subset of the key words. Law: a chain holds exactly the live tuples with its sub-key."""
 
-    ARRAYS = ("meta", "table", "rep", "head", "bucket", "prev", "next")
-    bucket: np.ndarray
-    prev: np.ndarray
-    next: np.ndarray
+    ARRAYS = ("meta", "table", "buckets", "links")
 
     def __init__(self, columns: Sequence[int] | np.ndarray, capacity: int) -> None:
         self.columns = np.array(columns, np.int64)
         self.meta = np.zeros(3, np.int64)
         self.table = np.full(_FIRST * 2, -1, np.int32)
-        self.rep = np.zeros(_FIRST, np.int32)
-        self.head = np.zeros(_FIRST, np.int32)
-        self.resize(capacity)
+        self.buckets = np.zeros((_FIRST, 2), np.int32)
+        self.links = np.zeros((capacity, chains.LINK_WORDS), np.int32)
 
     def resize(self, capacity: int) -> None:
-        for name in ("bucket", "prev", "next"):
-            old = getattr(self, name, np.zeros(0, np.int32))
-            setattr(self, name, _grown(old, capacity))
+        self.links = _grown(self.links, capacity)
 
-    def assign(self, keys: np.ndarray, meta: np.ndarray) -> None:
-        while not k.index_assign(
-            keys, meta, self.columns, self.meta, self.table, self.rep, self.head, self.bucket, self.prev, self.next
-        ):
-            used = int(self.meta[k.BUCKETS])
-            self.rep, self.head = _grown(self.rep, 2 * used), _grown(self.head, 2 * used)
-            self.table = np.full(4 * used, -1, np.int32)
+    def assign(self, rows: np.ndarray, meta: np.ndarray) -> None:
+        while not chains.index_assign(rows, meta, self.columns, self.meta, self.table, self.buckets, self.links):
+            used = int(self.meta[chains.BUCKETS])
+            self.buckets = _grown(self.buckets, 2 * max(used, _FIRST))
+            self.table = np.full(max(2 * len(self.table), _table_size(used)), -1, np.int32)
             # buckets re-enter in order, by the key of their representative
-            k.rebuild_table(np.ascontiguousarray(keys[self.rep[:used]]), self.table, 0, used, self.columns)
+            shown = np.ascontiguousarray(rows[self.buckets[:used, chains.REP]])
+            k.rebuild_table(shown, self.table, 0, used, self.columns)
 
-    def sync(self, vecs: np.ndarray, slots: np.ndarray) -> None:
-        k.index_sync(vecs, slots, self.head, self.bucket, self.prev, self.next)
+    def forget(self, rows: np.ndarray) -> None:
+        """Take out the buckets that came since the start of the batch."""
+        start, now = int(self.meta[chains.BUCKETS_START]), int(self.meta[chains.BUCKETS])
+        shown = np.ascontiguousarray(self.buckets[:now, chains.REP])
+        k.forget_last(rows, self.columns, self.table, shown, start, now)
+        self.meta[chains.BUCKETS] = start
 
 
 class HashRelation:
-    ARRAYS = ("keys", "vecs", "table", "meta")
-
     def __init__(self, key_words: int, layout: Layout, indexes: Sequence[Sequence[int]] = ()) -> None:
         self.key_words = key_words
         self.layout = layout
         self.columns = np.arange(key_words, dtype=np.int64)
         self.meta = np.zeros(k.META_WORDS, np.int64)
-        self.keys = np.zeros((_FIRST, key_words), np.int64)
-        self.vecs = np.zeros((_FIRST, layout.words), np.int64)
+        self.meta[k.KEY_WORDS] = key_words
+        self.rows = np.zeros((_FIRST, key_words + layout.words + 1), np.int64)
         self.table = np.full(_FIRST * 2, -1, np.int32)
-        self.jpos = np.zeros(_FIRST, np.int32)
         self.jslot = np.zeros(_FIRST, np.int32)
         self.jold = np.zeros((_FIRST, layout.words), np.int64)
         self.indexes = [SecondaryIndex(columns, _FIRST) for columns in indexes]
@@ -111,12 +123,22 @@ class HashRelation:
         return int(self.meta[k.USED])
 
     @property
+    def keys(self) -> np.ndarray:
+        """A view, not contiguous."""
+        return self.rows[:, : self.key_words]
+
+    @property
+    def vecs(self) -> np.ndarray:
+        """A view, not contiguous."""
+        return self.rows[:, self.key_words : -1]
+
+    @property
     def live(self) -> int:
         return int(self.meta[k.LIVE])
 
     @property
     def bytes(self) -> int:
-        arrays: list[np.ndarray] = [self.keys, self.vecs, self.table, self.jpos, self.jslot, self.jold]
+        arrays: list[np.ndarray] = [self.rows, self.table, self.jslot, self.jold]
         for index in self.indexes:
             arrays += [getattr(index, name) for name in SecondaryIndex.ARRAYS]
         return sum(a.nbytes for a in arrays)
@@ -124,33 +146,29 @@ class HashRelation:
     def _grow(self) -> None:
         """Double what is full. Called when a kernel stopped."""
         used = self.used
-        if used >= min(len(self.keys), len(self.vecs)):
+        if used >= len(self.rows):
             if used >= 1 << 30:
                 raise OverflowError("a hash relation holds at most 2^30 tuples; use more state partitions")
             self._resize(2 * max(used, _FIRST))
-        if 2 * used >= len(self.table):
+        if used >= len(self.table) // 2 - 1:
             self._rehash(2 * len(self.table))
         if int(self.meta[k.JOURNALED]) >= len(self.jslot):
             self.jslot, self.jold = _grown(self.jslot, 2 * len(self.jslot)), _grown(self.jold, 2 * len(self.jslot))
 
     def _resize(self, capacity: int) -> None:
-        self.keys, self.vecs = _grown(self.keys, capacity), _grown(self.vecs, capacity)
-        self.jpos = _grown(self.jpos, capacity)
+        self.rows = _grown(self.rows, capacity)
         for index in self.indexes:
             index.resize(capacity)
 
     def _rehash(self, size: int) -> None:
         self.table = np.full(size, -1, np.int32)
-        k.rebuild_table(self.keys, self.table, 0, self.used, self.columns)
+        k.rebuild_table(self.rows, self.table, 0, self.used, self.columns)
 
     def reserve(self, rows: int) -> None:
         """Room for so many tuples in all, when it is known beforehand."""
-        if rows > len(self.keys):
+        if rows > len(self.rows):
             self._resize(rows)
-        size = len(self.table)
-        while size < 2 * rows:
-            size *= 2
-        if size > len(self.table):
+        if (size := _table_size(rows)) > len(self.table):
             self._rehash(size)
 
     # -- batches and steps -------------------------------------------------------------------------------------------
@@ -166,7 +184,7 @@ class HashRelation:
         if len(self.jslot) > CHUNK:
             self.jslot, self.jold = self.jslot[:_FIRST].copy(), self.jold[:_FIRST].copy()
         for index in self.indexes:
-            index.meta[k.BUCKETS_START] = index.meta[k.BUCKETS]
+            index.meta[chains.BUCKETS_START] = index.meta[chains.BUCKETS]
 
     def begin_step(self) -> None:
         """From here on "old" means now. Undo still goes back to the start of the batch."""
@@ -183,33 +201,27 @@ class HashRelation:
     def undo(self) -> None:
         """Back to the start of the batch: the same tuples, words and slots."""
         meta = self.meta
-        k.undo_words(self.vecs, meta, self.jslot, self.jold)
+        k.undo_words(self.rows, meta, self.jslot, self.jold)
         slots = self.jslot[: int(meta[k.JOURNALED])]
         first, used = int(meta[k.START]), self.used
         for index in self.indexes:
-            index.assign(self.keys, meta)
-            index.sync(self.vecs, slots)
-            start, now = int(index.meta[k.BUCKETS_START]), int(index.meta[k.BUCKETS])
-            k.forget_last(self.keys, index.columns, index.table, index.rep, start, now)
-            index.meta[k.BUCKETS] = start
-            index.meta[k.ASSIGNED] = min(first, int(index.meta[k.ASSIGNED]))
-        k.forget_last(self.keys, self.columns, self.table, _NO_SLOTS, first, used)
+            index.assign(self.rows, meta)
+            chains.index_sync(self.rows, self.key_words, slots, index.buckets, index.links)
+            index.forget(self.rows)
+            index.meta[chains.ASSIGNED] = min(first, int(index.meta[chains.ASSIGNED]))
+        k.forget_last(self.rows, self.columns, self.table, _NO_SLOTS, first, used)
         meta[k.USED] = first
         meta[k.STEP] = meta[k.JOURNALED] = 0
         meta[k.NEGATIVE] = 0
 
     def _compact(self) -> None:
-        alive = np.empty(self.used, np.int32)
-        alive = alive[: k.live_slots(self.vecs, 0, self.used, alive)]
+        alive = self.live_slots()
         capacity = max(_FIRST, len(alive) + len(alive) // 2)
-        keys, vecs = np.zeros((capacity, self.key_words), np.int64), np.zeros((capacity, self.layout.words), np.int64)
-        keys[: len(alive)], vecs[: len(alive)] = self.keys[alive], self.vecs[alive]
-        self.keys, self.vecs, self.jpos = keys, vecs, np.zeros(capacity, np.int32)
+        rows = np.zeros((capacity, self.rows.shape[1]), np.int64)
+        rows[: len(alive)] = self.rows[alive]
+        self.rows = rows
         self.meta[k.USED] = len(alive)
-        size = 2 * _FIRST
-        while size < 2 * capacity:
-            size *= 2
-        self._rehash(size)
+        self._rehash(_table_size(capacity))
         self._seen = _NO_SLOTS
         self.indexes = [SecondaryIndex(index.columns, capacity) for index in self.indexes]
         self.sync_indexes(identity(len(alive)))
@@ -222,8 +234,8 @@ class HashRelation:
         done, total = 0, len(rows)
         while done < total:
             done = k.upsert(
-                self.keys, self.vecs, self.table, self.meta, self.jpos, self.jslot, self.jold,
-                self.layout.kinds, self.layout.offsets, source, rows, columns, new, old, mode, done,
+                self.rows, self.table, self.meta, self.jslot, self.jold, self.layout.kinds, self.layout.offsets,
+                source, rows, columns, new, old, done, mode,
             )  # fmt: skip
             if done < total:
                 self._grow()
@@ -234,34 +246,37 @@ class HashRelation:
 
     def settle(self) -> None:
         """A signed bag becomes a relation."""
-        k.settle(self.vecs, self.meta)
+        k.settle(self.rows, self.meta, self.layout.kinds, self.layout.offsets)
 
     def sync_indexes(self, slots: np.ndarray | None = None) -> None:
         """Bring the chains up to date with the slots changed (default: by the current step)."""
         if self.indexes:
             slots = self.touched() if slots is None else slots
             for index in self.indexes:
-                index.assign(self.keys, self.meta)
-                index.sync(self.vecs, slots)
+                index.assign(self.rows, self.meta)
+                chains.index_sync(self.rows, self.key_words, slots, index.buckets, index.links)
 
     # -- reading -----------------------------------------------------------------------------------------------------
     def find(self, key: Sequence[int]) -> int:
         """The slot of a key, or a negative number."""
         row = np.array(key, np.int64).reshape(1, self.key_words)
-        return int(k.find(self.keys, self.table, row, 0, self.columns))
+        return int(k.find(self.rows, self.table, row, 0, self.columns))
 
     def live_slots(self, first: int = 0, last: int | None = None) -> np.ndarray:
         last = self.used if last is None else last
         out = np.empty(max(0, last - first), np.int32)
-        return out[: k.live_slots(self.vecs, first, last, out)]
+        return out[: k.live_slots(self.rows, self.key_words, first, last, out)]
 
     def multiply_into(
         self, source: np.ndarray, rows: np.ndarray, columns: np.ndarray, channel: np.ndarray, layout: Layout,
         new: np.ndarray, old: np.ndarray, flags: int,
     ) -> None:  # fmt: skip
         """See ``kernels.multiply_child``: this relation is the child."""
+        if layout.words == 1 and not flags & WITH_OLD and channel[0] == 0:
+            k.multiply_counts(source, rows, columns, self.rows, self.table, self.meta, new, flags)
+            return
         k.multiply_child(
-            source, rows, columns, self.keys, self.vecs, self.table, self.meta, self.jpos, self.jslot, self.jold,
+            source, rows, columns, self.rows, self.table, self.meta, self.jslot, self.jold,
             self.layout.kinds, self.layout.offsets, channel, layout.kinds, layout.offsets, new, old, flags,
         )  # fmt: skip
 
@@ -276,19 +291,23 @@ class HashRelation:
 
     def expand(self, source: np.ndarray, rows: np.ndarray, columns: np.ndarray, index: int, state: np.ndarray,
                out_row: np.ndarray, out_slot: np.ndarray) -> int:  # fmt: skip
-        """See ``kernels.expand``: this relation is probed, by its primary key (index -1) or a secondary index."""
+        """See ``chains.expand``: this relation is probed, by its primary key (index -1) or a secondary index."""
         if index < 0:
-            none = self.table
-            return k.expand(source, rows, columns, self.keys, self.vecs, self.table, self.columns, none, none, none, none,
-                            1, state, out_row, out_slot)  # fmt: skip
+            return chains.expand(source, rows, columns, self.rows, self.table, self.meta, self.columns, self.table,
+                                 _NO_LINKS, _NO_LINKS, 1, state, out_row, out_slot)  # fmt: skip
         i = self.indexes[index]
-        return k.expand(source, rows, columns, self.keys, self.vecs, self.table, i.columns, i.table, i.rep, i.head, i.next,
-                        0, state, out_row, out_slot)  # fmt: skip
+        return chains.expand(source, rows, columns, self.rows, self.table, self.meta, i.columns, i.table,
+                             i.buckets, i.links, 0, state, out_row, out_slot)  # fmt: skip
+
+    def differences(self, first: int, out: np.ndarray) -> None:
+        """What the current step did to the tuples ``touched()[first:]``, as many as ``out`` holds."""
+        k.differences(self.rows, self.meta, self.jslot, self.jold, self.layout.kinds, self.layout.offsets,
+                      int(self.meta[k.STEP]) + first, out)  # fmt: skip
 
     def unseen(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """The union of sets of this relation's slots."""
-        if len(self._seen) < len(self.keys):
-            self._seen = np.zeros(len(self.keys), np.int32)
+        if len(self._seen) < len(self.rows):
+            self._seen = np.zeros(len(self.rows), np.int32)
             self._epoch = 0
         self._epoch += 1
         out = np.empty(sum(map(len, parts)), np.int32)
@@ -302,8 +321,7 @@ class HashRelation:
         """Name → (array, rows in use): the relation is its bytes. The journal is not part of a checkpoint."""
         used = self.used
         out: dict[str, tuple[np.ndarray, int]] = {
-            f"{prefix}.keys": (self.keys, used),
-            f"{prefix}.vecs": (self.vecs, used),
+            f"{prefix}.rows": (self.rows, used),
             f"{prefix}.table": (self.table, len(self.table)),
             f"{prefix}.meta": (self.meta, len(self.meta)),
         }
@@ -311,20 +329,19 @@ class HashRelation:
             for name in SecondaryIndex.ARRAYS:
                 array = getattr(index, name)
                 rows = len(array)
-                if name in ("rep", "head"):
-                    rows = int(index.meta[k.BUCKETS])
-                elif name in ("bucket", "prev", "next"):
+                if name == "buckets":
+                    rows = int(index.meta[chains.BUCKETS])
+                elif name == "links":
                     rows = used
                 out[f"{prefix}.i{position}.{name}"] = (array, rows)
         return out
 
     def load(self, prefix: str, arrays: dict[str, np.ndarray]) -> None:
         """Take over arrays written by ``arrays``; they must be writable (copy-on-write maps are)."""
-        self.keys, self.vecs = arrays[f"{prefix}.keys"], arrays[f"{prefix}.vecs"]
+        self.rows = arrays[f"{prefix}.rows"]
         self.table, self.meta = arrays[f"{prefix}.table"], arrays[f"{prefix}.meta"]
         self.meta[k.STEP] = self.meta[k.JOURNALED] = 0
         self.meta[k.START] = self.meta[k.USED]
-        self.jpos = np.zeros(len(self.keys), np.int32)
         for position, index in enumerate(self.indexes):
             for name in SecondaryIndex.ARRAYS:
                 setattr(index, name, arrays[f"{prefix}.i{position}.{name}"])

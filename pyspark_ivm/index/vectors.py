@@ -9,27 +9,41 @@ cache.prepare()
 import numpy as np  # noqa: E402
 from numba import njit, types  # noqa: E402
 
+from pyspark_ivm.index.limbs import (  # noqa: E402
+    ABS,
+    FLOAT_WORDS,
+    LARGEST,
+    NANS,
+    NUMBERS,
+    add,
+    as_float,
+    f64,
+    i64,
+    u64,
+    words1,
+    words2,
+)
 from pyspark_ivm.index.limbs import FLOAT as FLOAT_KIND  # noqa: E402
-from pyspark_ivm.index.limbs import add, as_float, f64, i64, u64, words1, words2  # noqa: E402
 
 slots1 = types.int32[::1]
+GROUPS, BAG, ALWAYS = range(3)  # modes of ``changes``
 
 
-@njit(i64(words2, i64, words1, words1, slots1), cache=True)
-def non_zero(vecs, used, kinds, offs, out):  # type: ignore[no-untyped-def]
+@njit(i64(words2, i64, words1, words1, i64, slots1), cache=True)
+def non_zero(rows, used, kinds, offs, key_words, out):  # type: ignore[no-untyped-def]
     """The rows of a consolidated batch that still say something (the largest |x| seen alone says nothing)."""
     filled = 0
     for r in range(used):
         keep = False
         for c in range(kinds.shape[0]):
-            o = offs[c]
+            o = key_words + offs[c]
             if kinds[c] == FLOAT_KIND:
-                for k in (0, 1, 4, 5, 6):
-                    if vecs[r, o + k] != 0 and not (k < 2 and as_float(vecs[r, o + k]) == 0.0):
+                for k in (0, 1, 4, 5, 6, 7):
+                    if rows[r, o + k] != 0 and not (k < 2 and as_float(rows[r, o + k]) == 0.0):
                         keep = True
             else:
                 for k in range(kinds[c] + 1):
-                    if vecs[r, o + k] != 0:
+                    if rows[r, o + k] != 0:
                         keep = True
         if keep:
             out[filled] = np.int32(r)
@@ -37,61 +51,94 @@ def non_zero(vecs, used, kinds, offs, out):  # type: ignore[no-untyped-def]
     return filled
 
 
-@njit(i64(words2, words2, words1, words1), cache=True)
-def subtract_held(batch, held, kinds, offs):  # type: ignore[no-untyped-def]
-    """batch[i] -= held[i], exactly 0 where both say the same. Floats summed in another order differ in their last bits
-    of
-    106: less than 2^-80 of the largest value is the same. Returns how many rows are now zero."""
+@njit(i64(words2, i64, words2, words1, words1, i64), cache=True)
+def subtract_held(rows, first, held, kinds, offs, key_words):  # type: ignore[no-untyped-def]
+    """vector of rows[first + i] -= held[i], exactly 0 where both say the same. Floats summed in another order differ in
+    their last bits of 106: less than 2^-80 of the largest value is the same. Returns how many rows are now zero."""
     same_rows = 0
-    for i in range(batch.shape[0]):
+    for i in range(held.shape[0]):
+        r = first + i
         same = True
         for c in range(kinds.shape[0]):
             o = offs[c]
+            p = o + key_words
             if kinds[c] == FLOAT_KIND:
-                difference = (as_float(batch[i, o]) - as_float(held[i, o])) + (
-                    as_float(batch[i, o + 1]) - as_float(held[i, o + 1])
+                difference = (as_float(rows[r, p]) - as_float(held[i, o])) + (
+                    as_float(rows[r, p + 1]) - as_float(held[i, o + 1])
                 )
-                largest = max(as_float(batch[i, o + 3]), as_float(held[i, o + 3]))
+                largest = max(as_float(rows[r, p + LARGEST]), as_float(held[i, o + LARGEST]))
                 if not abs(difference) <= largest * f64(2.0**-80):
                     same = False
-                for k in range(4, 7):
-                    if batch[i, o + k] != held[i, o + k]:
+                for k in range(NANS, FLOAT_WORDS):
+                    if rows[r, p + k] != held[i, o + k]:
                         same = False
             else:
                 for k in range(kinds[c] + 1):
-                    if batch[i, o + k] != held[i, o + k]:
+                    if rows[r, p + k] != held[i, o + k]:
                         same = False
         if same:
             same_rows += 1
-            for k in range(batch.shape[1]):
-                batch[i, k] = 0
+            for k in range(held.shape[1]):
+                rows[r, key_words + k] = 0
         else:
             for c in range(kinds.shape[0]):
-                add(batch, i, offs[c], held, i, offs[c], kinds[c], -1)
+                add(rows, r, key_words + offs[c], held, i, offs[c], kinds[c], -1)
     return same_rows
 
 
-@njit(i64(words2, slots1, words1, words1), cache=True)
-def cancelled(vecs, slots, kinds, offs):  # type: ignore[no-untyped-def]
-    """How many live tuples lost more than 50 bits of their largest value to cancellation, or overflowed. A sum of
-    exactly 0
-    in 106 bits is taken at its word: it is what remains when every value of a group is deleted or NULL."""
+@njit(i64(words2, slots1, words1, words1, i64), cache=True)
+def cancelled(rows, slots, kinds, offs, key_words):  # type: ignore[no-untyped-def]
+    """How many live tuples lost more than 50 bits of their largest value to cancellation, or overflowed. A sum of no
+    values cannot: its words are 0 (``limbs.float_reset``), the largest value too."""
     found = 0
     for i in range(slots.shape[0]):
         slot = slots[i]
-        if vecs[slot, 0] <= 0:
+        if rows[slot, key_words] <= 0:
             continue
         for c in range(kinds.shape[0]):
             if kinds[c] == FLOAT_KIND:
-                o = offs[c]
-                largest = as_float(vecs[slot, o + 3])
-                total = as_float(vecs[slot, o + 2])
-                if largest > 0 and total < largest * f64(2.0**-50):
-                    if as_float(vecs[slot, o]) != 0.0 or as_float(vecs[slot, o + 1]) != 0.0:
-                        found += 1
-                elif not np.isfinite(as_float(vecs[slot, o])):
+                o = key_words + offs[c]
+                largest = as_float(rows[slot, o + LARGEST])
+                if (largest > 0 and as_float(rows[slot, o + ABS]) < largest * f64(2.0**-50)) or not np.isfinite(
+                    as_float(rows[slot, o])
+                ):
                     found += 1
     return found
+
+
+@njit(words1(words2, slots1, words2, i64, words1, words1, words1, i64), cache=True)
+def changes(rows, jslot, jold, journaled, kinds, offs, channels, mode):  # type: ignore[no-untyped-def]
+    """(tuples that died, that came alive, that lived on and show another value in one of the channels). Of a float the
+    value and the counters are shown, not the largest value seen. mode: GROUPS; BAG: instead, the multiplicities lost and
+    won; ALWAYS: a dead tuple is a row of zeros."""
+    key_words = rows.shape[1] - 1 - jold.shape[1]
+    out = np.zeros(3, np.int64)
+    for j in range(journaled):
+        slot = jslot[j]
+        lived, lives = jold[j, 0], rows[slot, key_words]
+        if mode == BAG:
+            out[1 if lives > lived else 0] += abs(lives - lived)
+        elif mode == GROUPS and (lived > 0) != (lives > 0):
+            out[1 if lives > 0 else 0] += 1
+        elif mode == ALWAYS or lives > 0:
+            differs = False
+            for i in range(channels.shape[0]):
+                o, kind = offs[channels[i]], kinds[channels[i]]
+                p = key_words + o
+                if kind == FLOAT_KIND:
+                    was = as_float(jold[j, o]) + as_float(jold[j, o + 1])
+                    if was != as_float(rows[slot, p]) + as_float(rows[slot, p + 1]):
+                        differs = True
+                    for k in range(NANS, NUMBERS):
+                        if jold[j, o + k] != rows[slot, p + k]:
+                            differs = True
+                else:
+                    for k in range(kind + 1):
+                        if jold[j, o + k] != rows[slot, p + k]:
+                            differs = True
+            if differs:
+                out[2] += 1
+    return out
 
 
 @njit(u64(types.Array(types.uint64, 1, "C", readonly=True), u64), cache=True)

@@ -33,9 +33,9 @@ ChannelKind = Literal["count", "int2", "int3", "float"]
 
 #: int64 words that a channel takes in a vector.
 #: count: one signed word. int2/int3: two's complement, least significant limb first (128 and 192 bit).
-#: float: [hi, lo (double-double of the finite values), sum of |x|, largest |x| seen, NaNs, +Infs, -Infs];
-#: the first four are float64 bits, the last three integers.
-CHANNEL_WORDS: dict[str, int] = {"count": 1, "int2": 2, "int3": 3, "float": 7}
+#: float: [hi, lo (double-double of the finite values), sum of |x|, largest |x| seen, NaNs, +Infs, -Infs,
+#: number of finite values other than 0]; the first four are float64 bits (all 0 when that number is 0), the last four integers.
+CHANNEL_WORDS: dict[str, int] = {"count": 1, "int2": 2, "int3": 3, "float": 8}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -23,8 +24,9 @@ import numpy as np
 from pyspark_ivm.index import vectors
 
 MAGIC = b"PSPKIVM\n"
-FORMAT = 1
+FORMAT = 2
 _ALIGN = 64
+_BUFFER = 1 << 16  # a small change is one write
 _DTYPES = {"int64": np.int64, "int32": np.int32, "uint8": np.uint8}
 assert sys.byteorder == "little", "array files are little-endian and mapped as they are"
 
@@ -44,7 +46,7 @@ def _aligned(n: int) -> int:
     return -(-n // _ALIGN) * _ALIGN
 
 
-def _fsync_directory(path: Path) -> None:
+def _fsync_directory(path: str) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -72,23 +74,35 @@ def write(
         {"format": FORMAT, "kind": kind, "plan": plan_hash, "arrays": entries, **(extra or {})}
     ).encode()
     base = _aligned(16 + len(header))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory, f".{name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            file.write(MAGIC + len(header).to_bytes(8, "little") + header)
+        file = open(temporary, "wb", buffering=_BUFFER)  # noqa: SIM115  (closed by the `with` below)
+    except FileNotFoundError:
+        os.makedirs(directory, exist_ok=True)
+        file = open(temporary, "wb", buffering=_BUFFER)  # noqa: SIM115
+    try:
+        with file:
+            end = file.write(MAGIC + len(header).to_bytes(8, "little") + header)
             for entry, (array, used) in zip(entries, arrays.values(), strict=True):
-                if array[:used].nbytes:
-                    file.seek(base + entry["offset"])
-                    file.write(np.ascontiguousarray(array[:used]).data.cast("B"))
-            file.truncate(base + at)
+                part = np.ascontiguousarray(array[:used])
+                if part.nbytes:
+                    gap = base + entry["offset"] - end
+                    if gap > _ALIGN:  # a hole: room to grow
+                        file.seek(gap, os.SEEK_CUR)
+                    else:
+                        file.write(bytes(gap))
+                    end += gap + file.write(part.data.cast("B"))
             file.flush()
+            if end < base + at:
+                file.truncate(base + at)
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
-    _fsync_directory(path.parent)
+    _fsync_directory(directory)
     return {"length": base + at, "checksum": f"{checksum_bytes(np.frombuffer(header, np.uint8)):016x}"}
 
 
@@ -109,8 +123,8 @@ def read(path: Path, length: int, checksum: str, plan_hash: str) -> tuple[dict[s
     if f"{checksum_bytes(np.frombuffer(text, np.uint8)):016x}" != checksum:
         raise StateDamaged(f"{path}: the checksum of the header differs")
     header = json.loads(text)
-    if header["format"] > FORMAT:
-        raise StateDamaged(f"{path}: format {header['format']} is newer than this version reads ({FORMAT})")
+    if header["format"] != FORMAT:
+        raise StateDamaged(f"{path}: format {header['format']} is not the one this version reads ({FORMAT})")
     if header["plan"] != plan_hash:
         raise StateDamaged(f"{path}: written for another plan")
     base = _aligned(16 + header_length)

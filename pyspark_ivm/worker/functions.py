@@ -7,6 +7,7 @@ forked.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 _layouts: dict[str, BlockLayout] = {}
 _LAYOUTS_KEPT = 256
+
+
+@functools.lru_cache(maxsize=8)
+def parse(spec: str) -> dict[str, Any]:
+    """Every task of a job, and every read of the same version, brings the same text. Do not write to the answer."""
+    parsed: dict[str, Any] = json.loads(spec)
+    return parsed
 
 
 def layout_of(spec: dict[str, Any]) -> BlockLayout:
@@ -38,7 +46,7 @@ def layout_of(spec: dict[str, Any]) -> BlockLayout:
 
 def maintain(spec: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Absorb one refresh's changes; see ``maintenance``."""
-    parsed = json.loads(spec)
+    parsed = parse(spec)
     layout = layout_of(parsed)
     from pyspark_ivm.worker import maintenance
 
@@ -47,7 +55,7 @@ def maintain(spec: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
 
 def enumerate_block(spec: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The output of a block at a version, split by split; see ``reading``."""
-    parsed = json.loads(spec)
+    parsed = parse(spec)
     layout = layout_of(parsed)
     from pyspark_ivm.worker import reading
 
@@ -56,7 +64,7 @@ def enumerate_block(spec: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 def merge_partials(spec: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Sum the partial groups of several partitions; see ``reading``."""
-    parsed = json.loads(spec)
+    parsed = parse(spec)
     layout = layout_of(parsed)
     from pyspark_ivm.worker import reading
 

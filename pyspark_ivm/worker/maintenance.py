@@ -20,7 +20,17 @@ from pyspark_ivm.strategies.yannakakis.block import BlockState, Delta, Refused
 from pyspark_ivm.strategies.yannakakis.delta import Emission, apply_emitting
 from pyspark_ivm.strategies.yannakakis.enumerate import whole_output
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
-from pyspark_ivm.worker.wire import ERROR, HASH, WEIGHT, AtomEncoder, groups, output_array, output_field, word_array, words
+from pyspark_ivm.worker.wire import (
+    ERROR,
+    HASH,
+    WEIGHT,
+    AtomEncoder,
+    groups,
+    output_array,
+    output_field,
+    word_array,
+    words,
+)
 
 PASS_ON = -1  # atom of rows that carry an earlier block's summary; with s NULL: only wakes the partition
 
@@ -183,7 +193,7 @@ class PartitionTask:
             if atom in self.resync:
                 self._subtract_held(atom, bag)
             out = np.empty(bag.used, np.int32)
-            kept = out[: vectors.non_zero(bag.vecs, bag.used, bag.layout.kinds, bag.layout.offsets, out)]
+            kept = out[: vectors.non_zero(bag.rows, bag.used, bag.layout.kinds, bag.layout.offsets, bag.key_words, out)]
             if atom in self.resync:
                 counts = np.abs(bag.vecs[kept, 0])
                 resynced[atom] = int(np.where(counts == 0, 2, counts).sum())
@@ -202,13 +212,13 @@ class PartitionTask:
         nothing = np.zeros((CHUNK, bag.layout.words), np.int64)
         for first in range(0, leaf.used, CHUNK):  # every held tuple gets a row in the batch
             slots = leaf.live_slots(first, min(first + CHUNK, leaf.used))
-            bag.upsert(leaf.keys, slots, leaf.columns, nothing[: len(slots)], nothing[: len(slots)], 3)
+            bag.upsert(leaf.rows, slots, leaf.columns, nothing[: len(slots)], nothing[: len(slots)], 3)
         channel = np.arange(len(bag.layout.kinds), dtype=np.int64)
         for first in range(0, bag.used, CHUNK):
             rows = np.arange(first, min(first + CHUNK, bag.used), dtype=np.int32)
             held = np.empty((len(rows), bag.layout.words), np.int64)
-            leaf.multiply_into(bag.keys, rows, leaf.columns, channel, bag.layout, held, held, 1)
-            vectors.subtract_held(bag.vecs[first : first + len(rows)], held, bag.layout.kinds, bag.layout.offsets)
+            leaf.multiply_into(bag.rows, rows, leaf.columns, channel, bag.layout, held, held, 1)
+            vectors.subtract_held(bag.rows, first, held, bag.layout.kinds, bag.layout.offsets, bag.key_words)
 
     def finish(self) -> tuple[dict[str, Any], Iterable[Emission]]:
         head = {"block": self.layout.plan.id, "partition": self.partition}

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_ivm.index import kernels as k
-from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout
+from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout, identity
 from pyspark_ivm.index.strings import StringTable
+from pyspark_ivm.plan.block import CHANNEL_WORDS
 from pyspark_ivm.state import store
 from pyspark_ivm.strategies.yannakakis.block import BlockState
-from pyspark_ivm.strategies.yannakakis.enumerate import Product, enumerate_rows
+from pyspark_ivm.strategies.yannakakis.enumerate import Product, Rows, enumerate_rows, rows_of, spans
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
 from pyspark_ivm.worker.wire import (
     byte_ids,
@@ -23,6 +24,7 @@ from pyspark_ivm.worker.wire import (
     output_array,
     output_field,
     validity,
+    word_array,
     words,
 )
 
@@ -49,7 +51,7 @@ class Reader:
 
     def batch(self, arrays: list[pa.Array], rows: int) -> pa.RecordBatch:
         if not arrays:  # a count of rows and nothing else
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+            return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None], children=[]))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def zeros(self) -> pa.RecordBatch:
@@ -58,31 +60,74 @@ class Reader:
 
     def split(self, state: BlockState, split: int, splits: int, limit: int | None) -> Iterator[pa.RecordBatch]:
         left = limit
-        channels = self.channels()
-        layout = Product(state, channels).layout
-        positions = list(range(1, len(channels) + 1))
-        for rows in enumerate_rows(state, self.spec.get("filters") or (), split, splits, channels):
-            slots, vectors = rows.slots, rows.vectors
-            if self.plan.mode == "rows":
-                counts = vectors[:, 0]
-                if (counts != 1).any():
-                    for part in _repeats(counts, left):
-                        yield from self._emit(
-                            state, {i: s[part] for i, s in slots.items()}, None, layout, positions, len(part)
-                        )
-                        if left is not None:
-                            left -= len(part)
-                            if left <= 0:
-                                return
-                    continue
-            n = len(vectors)
-            if left is not None and n > left:
-                slots, vectors, n = {i: s[:left] for i, s in slots.items()}, vectors[:left], left
-            yield from self._emit(state, slots, vectors, layout, positions, n)
+        for batch in self._batches(state, split, splits):
             if left is not None:
-                left -= n
-                if left <= 0:
-                    return
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            yield batch
+            if left == 0:
+                return
+
+    def _batches(self, state: BlockState, split: int, splits: int) -> Iterator[pa.RecordBatch]:
+        channels = self.channels()
+        filters = self.spec.get("filters") or ()
+        columns = self._columns() if not filters else None
+        if columns is None:
+            layout = Product(state, channels).layout
+            for rows in enumerate_rows(state, filters, split, splits, channels):
+                yield from self._rows(state, rows, layout)
+            return
+        product = Product(state, channels)
+        for first, last in spans(state, split, splits):
+            run = self._run(state, columns, first, last)
+            if run is not None:
+                yield run
+                continue
+            for rows in rows_of(state, first, last, product):
+                yield from self._rows(state, rows, product.layout)
+
+    def _columns(self) -> np.ndarray | None:
+        """Where one node carries all output, the words of its tuples that make it up: values and NULL masks of the outputs, then
+        the limbs of the channels. None if a read needs more than copying words."""
+        rho = self.layout.rho[self.plan.root.id]
+        if not self.layout.single or self.raw or not self.schema:
+            return None
+        out = []
+        for o in self.outputs:
+            _, word, mask, _, _ = self.layout.output_at[o]
+            out += [word] if mask < 0 else [word, mask]
+        for c in self.channels():
+            local = rho.channel_of[c]
+            kind = rho.kinds[local]
+            if kind != self.plan.channels[c].kind or kind == "float":
+                return None
+            at = rho.key_words + int(rho.layout.offsets[local])
+            out += range(at, at + CHANNEL_WORDS[kind])
+        return np.array(out, np.int64)
+
+    def _run(self, state: BlockState, columns: np.ndarray, first: int, last: int) -> pa.RecordBatch | None:
+        """A run of tuples that all are rows of the output, once each."""
+        rho = state.of(self.layout.rho[self.plan.root.id])
+        data = np.empty((len(columns), last - first), np.int64)
+        if not k.copy_columns(rho.rows, rho.key_words, first, columns, data, self.plan.mode == "rows"):
+            return None
+        arrays, at = [], 0
+        for o in self.outputs:
+            _, _, mask, bit, _ = self.layout.output_at[o]
+            nulls = None if mask < 0 else _null_flags(data[at + 1], bit)
+            arrays.append(output_array(self.plan, o, data[at], nulls, state.strings))
+            at += 1 if mask < 0 else 2
+        arrays += [word_array(limb, None) for limb in data[at:]]
+        return self.batch(arrays, last - first)
+
+    def _rows(self, state: BlockState, rows: Rows, layout: Layout) -> Iterator[pa.RecordBatch]:
+        positions = list(range(1, len(layout.kinds)))
+        slots, vectors = rows.slots, rows.vectors
+        if self.plan.mode == "rows" and (vectors[:, 0] != 1).any():
+            for part in _repeats(vectors[:, 0]):
+                yield from self._emit(state, {i: s[part] for i, s in slots.items()}, None, layout, positions, len(part))
+        else:
+            yield from self._emit(state, slots, vectors, layout, positions, len(vectors))
 
     def _emit(self, state: BlockState, slots: dict[int, np.ndarray], vectors: np.ndarray | None, layout: Layout, positions: list[int],
               n: int) -> Iterator[pa.RecordBatch]:  # fmt: skip
@@ -91,16 +136,14 @@ class Reader:
         arrays = []
         for o in self.outputs:
             node, word, mask, bit, _ = self.layout.output_at[o]
-            keys = state.of(self.layout.rho[node]).keys
+            keys = state.of(self.layout.rho[node]).rows
             values = np.empty(n, np.int64)
             k.gather(keys, slots[node], word, values)
             nulls = None
             if mask >= 0:
                 masks = np.empty(n, np.int64)
                 k.gather(keys, slots[node], mask, masks)
-                nulls = ((masks >> bit) & 1).astype(np.bool_)
-                if not nulls.any():
-                    nulls = None
+                nulls = _null_flags(masks, bit)
             arrays.append(output_array(self.plan, o, values, nulls, state.strings))
         if self.raw:
             assert vectors is not None
@@ -113,10 +156,19 @@ class Reader:
         yield self.batch(arrays, n)
 
 
-def _repeats(counts: np.ndarray, left: int | None) -> Iterator[np.ndarray]:
+def _null_flags(masks: np.ndarray, bit: int) -> np.ndarray | None:
+    nulls = ((masks >> bit) & 1).astype(np.bool_)
+    return nulls if nulls.any() else None
+
+
+def _repeats(counts: np.ndarray) -> Iterator[np.ndarray]:
     """Row positions, each as often as its multiplicity, in pieces of bounded length."""
     ends = np.cumsum(counts)
-    total = int(ends[-1]) if left is None else min(int(ends[-1]), left)
+    total = int(ends[-1])
+    if total <= 4 * CHUNK:
+        whole = np.repeat(identity(len(counts)), counts)
+        yield from (whole[start : start + CHUNK] for start in range(0, total, CHUNK))
+        return
     for start in range(0, total, CHUNK):
         yield np.searchsorted(ends, np.arange(start, min(start + CHUNK, total)), side="right").astype(np.int32)
 

@@ -53,7 +53,7 @@ def test_multiply_and_assign(a, b, kind, by):
 
 
 def encoded_floats(values, weights) -> np.ndarray:
-    v = np.zeros((len(values), 7), np.int64)
+    v = np.zeros((len(values), limbs.FLOAT_WORDS), np.int64)
     low = np.array(values, np.float64).view(np.int64)
     w = np.array(weights, np.int64).reshape(-1, 1)
     limbs.encode_value(v, 0, limbs.FLOAT, low, low, False, w, np.ones(len(values), np.bool_))
@@ -71,7 +71,7 @@ finite = st.floats(-1e30, 1e30).filter(lambda x: x == 0 or abs(x) > 1e-30)
 )
 def test_float_sums(rows):
     v = encoded_floats([x for x, _ in rows], [w for _, w in rows])
-    total = np.zeros((1, 7), np.int64)
+    total = np.zeros((1, limbs.FLOAT_WORDS), np.int64)
     for r in range(len(rows)):
         limbs.add(total, 0, 0, v, r, 0, limbs.FLOAT, 1)
     numbers = [(Fraction(x), w) for x, w in rows if math.isfinite(x)]
@@ -90,7 +90,7 @@ def test_float_times_count(x, c, d):
     """count · float in either order is the float scaled by the count."""
     v = encoded_floats([x], [c])
     limbs.multiply(v, 0, 0, limbs.FLOAT, encode(d, limbs.COUNT), 0, 0, limbs.COUNT)
-    u = np.zeros((1, 7), np.int64)
+    u = np.zeros((1, limbs.FLOAT_WORDS), np.int64)
     limbs.assign(u, 0, 0, limbs.FLOAT, encode(d, limbs.COUNT), 0, 0, limbs.COUNT)
     limbs.multiply(u, 0, 0, limbs.FLOAT, encoded_floats([x], [c]), 0, 0, limbs.FLOAT)
     for words in (v, u):

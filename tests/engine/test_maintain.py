@@ -128,6 +128,24 @@ def test_float_cancellation_is_refused(tmp_path):
     summary = d.maintain([(0, big, -1)])[0]
     assert (summary["status"], summary["reason"]) == ("failed", "FLOAT_CANCELLATION")
     d.check()
+    # the same where the sum that is left is exactly 0 in 106 bits, and wrong
+    tiny = (b"y", 1, 1e-60, 0)
+    d.maintain([(0, (b"y", 1, 1e20, 0), 1), (0, tiny, 1)])
+    assert d.maintain([(0, (b"y", 1, 1e20, 0), -1)])[0]["reason"] == "FLOAT_CANCELLATION"
+
+
+@pytest.mark.parametrize("rest", [None, 0.0, -0.0, float("nan"), float("inf")])
+def test_last_value_may_go(rest, tmp_path):
+    """Without values left the sum is exactly 0, whatever was lost on the way: no cancellation to report."""
+    d = blocks.Driver(blocks.single(), tmp_path)
+    values = [0.1, 1e20, -3e-5, 7.7, 1e300, -1e300]
+    d.maintain([(0, (b"x", 1, v, 0), 1) for v in [rest, *values]])
+    assert d.maintain([(0, (b"x", 1, v, 0), -1) for v in values])[0]["status"] == "ok"
+    d.check()
+    (row,) = d.read()
+    assert rest is None or rest != 0 or row[-1] == 0
+    assert d.maintain([(0, (b"x", 1, 2.5, 0), 1)])[0]["status"] == "ok"  # and no trace of the large ones stays
+    assert d.maintain([(0, (b"x", 1, 1e-6, 0), 1), (0, (b"x", 1, 2.5, 0), -1)])[0]["status"] == "ok"
 
 
 @pytest.mark.parametrize("make", blocks.ALL, ids=lambda f: f.__name__)
@@ -250,7 +268,12 @@ def test_rows_that_raise_before_they_join_are_counted_for_their_source(tmp_path)
 
     def wire(*rows):
         p, atom, w, h, e = zip(*((0, -2, w, h, e) for w, h, e in rows), strict=True)
-        columns = [pa.array(p, pa.int32()), pa.array(atom, pa.int32()), pa.array(w, pa.int64()), pa.array(h, pa.int64())]
+        columns = [
+            pa.array(p, pa.int32()),
+            pa.array(atom, pa.int32()),
+            pa.array(w, pa.int64()),
+            pa.array(h, pa.int64()),
+        ]
         nothing = [pa.nulls(len(rows), pa.binary() if k == "bytes" else pa.int64()) for k in d.plan.wire]
         names = ["p", "atom", "w", "h", "e", *(f"x{i}" for i in range(width))]
         return pa.RecordBatch.from_arrays([*columns, pa.array(e, pa.int32()), *nothing], names=names)

@@ -76,7 +76,9 @@ def test_looking_at_it_never_refreshes(sales: Shop) -> None:
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
-@pytest.mark.parametrize("query", ["SELECT * FROM v", "SELECT n, count(*) FROM v GROUP BY n", "SELECT * FROM v ORDER BY n LIMIT 9"])
+@pytest.mark.parametrize(
+    "query", ["SELECT * FROM v", "SELECT n, count(*) FROM v GROUP BY n", "SELECT * FROM v ORDER BY n LIMIT 9"]
+)
 def test_the_same_dataframe_sees_new_data(sales: Shop, adaptive: str, query: str) -> None:
     sales.spark.conf.set("spark.sql.adaptive.enabled", adaptive)
     try:

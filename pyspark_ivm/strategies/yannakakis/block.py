@@ -13,11 +13,12 @@ import numpy as np
 
 from pyspark_ivm.index import kernels as k
 from pyspark_ivm.index import vectors
-from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout, identity
+from pyspark_ivm.index.relation import CHUNK, DIRECT, FIRST_FACTOR, SCALAR, WITH_OLD, HashRelation, identity
 from pyspark_ivm.index.strings import StringTable
-from pyspark_ivm.strategies.yannakakis.layout import BlockLayout, Probe, Relation, Step
+from pyspark_ivm.strategies.yannakakis.layout import BlockLayout, Factor, Probe, Relation, Step
 
-FIRST_FACTOR, DIRECT, WITH_OLD = 1, 2, 4
+#: changed tuples that the linear pass takes at a time: their vectors and products stay in the second-level cache
+_LINEAR = 1 << 13
 
 
 class Refused(Exception):
@@ -47,7 +48,8 @@ class BlockState:
         self.relations = {r.name: HashRelation(r.key_words, r.layout, r.indexes) for r in layout.relations.values()}
         self.touched = 0
         self._probes: dict[int, int] = {}
-        self._buffers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._buffers: dict[tuple[str, int], np.ndarray] = {}
+        self._pair = (np.empty(0, np.int32), np.empty(0, np.int32))
 
     def of(self, relation: Relation) -> HashRelation:
         return self.relations[relation.name]
@@ -103,10 +105,10 @@ class BlockState:
 
     def check_floats(self) -> None:
         for i in self.layout.connex:
-            rho = self.of(self.layout.rho[i])
-            if (rho.layout.kinds == k.FLOAT_KIND).any():
+            if "float" in self.layout.rho[i].kinds:
+                rho = self.of(self.layout.rho[i])
                 journaled = rho.jslot[: int(rho.meta[k.JOURNALED])]
-                if found := vectors.cancelled(rho.vecs, journaled, rho.layout.kinds, rho.layout.offsets):
+                if found := vectors.cancelled(rho.rows, journaled, rho.layout.kinds, rho.layout.offsets, rho.key_words):
                     raise Refused("FLOAT_CANCELLATION", f"{found} sums lost precision to cancellation or overflowed")
 
     def build(self) -> None:
@@ -141,48 +143,105 @@ class BlockState:
         found, origin = [], []
         while state[0] < len(rows):
             out_row, out_slot = np.empty(room, np.int32), np.empty(room, np.int32)
-            filled = target.expand(source.keys, rows, probe.columns, index, state, out_row, out_slot)
+            filled = target.expand(source.rows, rows, probe.columns, index, state, out_row, out_slot)
             found.append(out_slot[:filled])
             origin.append(rows[out_row[:filled]])
             room = CHUNK
         return (found[0], origin[0]) if len(found) == 1 else (np.concatenate(found), np.concatenate(origin))
 
-    def affected(self, step: Step) -> tuple[np.ndarray, str, np.ndarray]:
-        """(the guard's affected slots, and where one child alone changed: its relation's name and its slot for
-        each)."""
-        guard = self.of(step.guard)
-        parts = []
-        own = guard.touched()
-        if len(own):
-            parts.append(own)
+    def propagate(self, step: Step) -> None:
+        """Where one child alone changed, its change passes through the product (which is linear in each factor). Else, and where
+        a target's floats must be set anew, the products before and after."""
+        own = self.of(step.guard).touched()
+        changed = [i for i, probe in enumerate(step.affected) if len(self.of(probe.source).touched())]
+        if not len(own) and not changed:
+            return
+        if step.linear and len(changed) == (0 if len(own) else 1):
+            self._linear(step, changed[0] if changed else -1)
+        else:
+            rows, name, origin = self._affected(step, own, changed)
+            if not len(rows):
+                return
+            self._products(step, rows, True, name, origin)
+        for target in step.targets:
+            self.of(target.relation).sync_indexes()
+
+    def _affected(self, step: Step, own: np.ndarray, changed: list[int]) -> tuple[np.ndarray, str, np.ndarray]:
+        """(the guard's affected slots, and where one child alone changed: its relation's name and its slot for each)."""
+        parts = [own] if len(own) else []
         origin, name = own, ""
-        for probe in step.affected:
-            changed = self.of(probe.source).touched()
-            if len(changed):
-                slots, origin = self.matches(probe, changed)
-                parts.append(slots)
-                name = probe.source.name
+        for i in changed:
+            probe = step.affected[i]
+            slots, origin = self.matches(probe, self.of(probe.source).touched())
+            parts.append(slots)
+            name = probe.source.name
         if len(parts) > 1:
-            return guard.unseen(parts), "", own
-        if not parts:
-            return own, "", own
+            return self.of(step.guard).unseen(parts), "", own
         return parts[0], name, origin  # distinct keys of one child match distinct tuples
 
-    def propagate(self, step: Step) -> None:
-        rows, name, origin = self.affected(step)
-        if len(rows):
-            self._products(step, rows, True, name, origin)
-            for target in step.targets:
-                self.of(target.relation).sync_indexes()
+    def _linear(self, step: Step, changed: int) -> None:
+        """Law: Π(…, M_c + ΔM_c, …) − Π(…, M_c, …) = Π(…, ΔM_c, …). ``changed``: position in ``step.affected``, -1 for the guard."""
+        guard = self.of(step.guard)
+        factor = step.factors[changed + 1]
+        child = self.of(factor.relation)
+        probe = step.affected[changed] if changed >= 0 else None
+        touched = child.touched()
+        plain = factor.channel.tolist() == list(range(len(step.kinds))) and child.layout.kinds.tolist() == step.kinds
+        for first in range(0, len(touched), _LINEAR):
+            slots = touched[first : first + _LINEAR]
+            delta = self._scratch("delta", len(slots), child.layout.words)
+            child.differences(first, delta)
+            if probe is None:
+                self._spread(
+                    step,
+                    changed,
+                    slots,
+                    delta if plain else self._assigned(step, factor, child, delta, identity(len(slots))),
+                )
+                continue
+            index = self.probe_index(probe)
+            cursor = np.array([0, -1], np.int64)
+            out_row, out_slot = self._pairs(4 * len(slots))
+            while cursor[0] < len(slots):
+                n = guard.expand(child.rows, slots, probe.columns, index, cursor, out_row, out_slot)
+                if n:
+                    self._spread(step, changed, out_slot[:n], self._assigned(step, factor, child, delta, out_row[:n]))
 
-    def _buffer(self, rows: int, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-        """Two scratch matrices; reused, because allocating them costs more than a small batch."""
-        held = self._buffers.get(layout.words)
-        if held is None or len(held[0]) < rows:
-            size = min(CHUNK, max(256, 2 * rows))
-            held = (np.empty((size, layout.words), np.int64), np.empty((size, layout.words), np.int64))
-            self._buffers[layout.words] = held
-        return held[0][:rows], held[1][:rows]
+    def _assigned(
+        self, step: Step, factor: Factor, child: HashRelation, delta: np.ndarray, picks: np.ndarray
+    ) -> np.ndarray:
+        out = self._scratch("product", len(picks), step.layout.words)
+        kinds, offsets = step.layout.kinds, step.layout.offsets
+        k.assign_rows(delta, picks, child.layout.kinds, child.layout.offsets, factor.channel, kinds, offsets, out)
+        return out
+
+    def _spread(self, step: Step, changed: int, slots: np.ndarray, product: np.ndarray) -> None:
+        """The change of one factor at some of the guard's slots, times the others, onto the targets."""
+        guard = self.of(step.guard)
+        for position, f in enumerate(step.factors):
+            if position != changed + 1:
+                flags = (DIRECT if f.direct else 0) | (SCALAR if f.scalar else 0)
+                self.of(f.relation).multiply_into(
+                    guard.rows, slots, f.columns, f.channel, step.layout, product, product, flags
+                )
+        for target in step.targets:
+            given = product if target.words is None else np.ascontiguousarray(product[:, target.words])
+            self.of(target.relation).upsert(guard.rows, slots, target.columns, given, given, 1)
+        self.touched += len(slots) * (len(step.factors) + len(step.targets))
+
+    def _scratch(self, role: str, rows: int, words: int) -> np.ndarray:
+        """A scratch matrix; reused, because allocating it costs more than a small batch."""
+        held = self._buffers.get((role, words))
+        if held is None or len(held) < rows:
+            held = self._buffers[role, words] = np.empty((min(CHUNK, max(256, 2 * rows)), words), np.int64)
+        return held[:rows]
+
+    def _pairs(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scratch for the pairs of a probe."""
+        if len(self._pair[0]) < min(rows, CHUNK):
+            size = min(CHUNK, max(256, rows))
+            self._pair = (np.empty(size, np.int32), np.empty(size, np.int32))
+        return self._pair
 
     def _products(
         self, step: Step, rows: np.ndarray, with_old: bool, known: str = "", known_slots: np.ndarray | None = None
@@ -192,15 +251,18 @@ class BlockState:
         factors = [(self.of(f.relation), f) for f in step.factors]
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
-            new, old = self._buffer(len(chunk), step.layout)
+            new, old = (self._scratch(role, len(chunk), step.layout.words) for role in ("new", "old"))
             for position, (relation, f) in enumerate(factors):
                 flags = (
-                    (FIRST_FACTOR if position == 0 else 0) | (DIRECT if f.direct else 0) | (WITH_OLD if with_old else 0)
+                    (FIRST_FACTOR if position == 0 else 0)
+                    | (DIRECT if f.direct else 0)
+                    | (WITH_OLD if with_old else 0)
+                    | (SCALAR if f.scalar else 0)
                 )
                 slots = chunk
                 if known_slots is not None and f.relation.name == known:
                     slots, flags = known_slots[start : start + CHUNK], flags | DIRECT
-                relation.multiply_into(guard.keys, slots, f.columns, f.channel, step.layout, new, old, flags)
+                relation.multiply_into(guard.rows, slots, f.columns, f.channel, step.layout, new, old, flags)
             self.touched += len(chunk) * len(factors)
             for target in step.targets:
                 n, o = new, old
@@ -208,7 +270,7 @@ class BlockState:
                     n = np.ascontiguousarray(new[:, target.words])
                     o = np.ascontiguousarray(old[:, target.words]) if with_old else n
                 mode = target.mode if with_old or target.mode else 1
-                self.of(target.relation).upsert(guard.keys, chunk, target.columns, n, o, mode)
+                self.of(target.relation).upsert(guard.rows, chunk, target.columns, n, o, mode)
                 self.touched += len(chunk)
 
     # -- what the summary says ---------------------------------------------------------------------------------------
@@ -240,24 +302,12 @@ class BlockState:
             return None
         rho = layout.rho[plan.root.id]
         r = self.of(rho)
-        journaled = int(r.meta[k.JOURNALED])
-        old, new = r.jold[:journaled], r.vecs[r.jslot[:journaled]]
-        if plan.mode == "rows":
-            return int(np.abs(new[:, 0] - old[:, 0]).sum())
-        differs = np.zeros(journaled, np.bool_)
-        for c in plan.read_channels:
-            local = rho.channel_of[c]
-            at, kind = int(r.layout.offsets[local]), int(r.layout.kinds[local])
-            if kind == k.FLOAT_KIND:  # the value and the counters; the largest value seen is not shown
-                floats = [m.view(np.float64)[:, at] + m.view(np.float64)[:, at + 1] for m in (old, new)]
-                differs |= floats[0] != floats[1]
-                differs |= (old[:, at + 4 : at + 7] != new[:, at + 4 : at + 7]).any(axis=1)
-            else:
-                differs |= (old[:, at : at + kind + 1] != new[:, at : at + kind + 1]).any(axis=1)
-        if plan.global_aggregate:
-            return 2 if differs.any() else 0
-        lived, lives = old[:, 0] > 0, new[:, 0] > 0
-        return int((lived != lives).sum() + 2 * (lived & lives & differs).sum())
+        local = np.array([rho.channel_of[c] for c in plan.read_channels], np.int64)
+        mode = vectors.BAG if plan.mode == "rows" else vectors.ALWAYS if plan.global_aggregate else vectors.GROUPS
+        lost, won, differing = vectors.changes(
+            r.rows, r.jslot, r.jold, int(r.meta[k.JOURNALED]), r.layout.kinds, r.layout.offsets, local, mode
+        ).tolist()
+        return lost + won + 2 * differing
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, tuple[np.ndarray, int]]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from pyspark_ivm.index import kernels as k
 from pyspark_ivm.index import vectors
-from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout
+from pyspark_ivm.index.relation import CHUNK, HashRelation, Layout, picked
 from pyspark_ivm.strategies.yannakakis.block import DIRECT, FIRST_FACTOR, WITH_OLD, BlockState, Delta, Refused
 from pyspark_ivm.strategies.yannakakis.layout import Probe
 
@@ -42,10 +42,10 @@ class Emission:
         bit = 0
         for i, (node, word, mask, position, _) in enumerate(outputs):
             relation = state.of(state.layout.rho[node])
-            k.gather(relation.keys, slots[node], word, column)
+            k.gather(relation.rows, slots[node], word, column)
             keys[:, i] = column
             if mask >= 0:
-                k.gather(relation.keys, slots[node], mask, column)
+                k.gather(relation.rows, slots[node], mask, column)
                 keys[:, len(outputs) + bit // 63] |= ((column >> position) & 1) << (bit % 63)
                 bit += 1
         self.rows.add(keys, weights.reshape(-1, 1), signed=True)
@@ -53,7 +53,9 @@ class Emission:
     def batches(self, size: int = CHUNK) -> Iterator[tuple[np.ndarray, list[np.ndarray], list[np.ndarray | None]]]:
         """(weights, a word column an output, its NULL flags or None)."""
         out = np.empty(self.rows.used, np.int32)
-        kept = out[: vectors.non_zero(self.rows.vecs, self.rows.used, _COUNT.kinds, _COUNT.offsets, out)]
+        kept = out[
+            : vectors.non_zero(self.rows.rows, self.rows.used, _COUNT.kinds, _COUNT.offsets, self.rows.key_words, out)
+        ]
         outputs = self.state.layout.output_at
         for start in range(0, len(kept), size):
             rows = kept[start : start + size]
@@ -115,7 +117,7 @@ def enumerate_changes(state: BlockState, frontier: int, emission: Emission) -> N
         new, old = np.empty((len(seeds), 1), np.int64), np.empty((len(seeds), 1), np.int64)
         for position, f in enumerate(layout.weights[frontier].factors):
             flags = WITH_OLD | (0 if position else FIRST_FACTOR) | (DIRECT if f.direct else 0)
-            state.of(f.relation).multiply_into(rho.keys, seeds, f.columns, _CHANNEL_0, _COUNT, new, old, flags)
+            state.of(f.relation).multiply_into(rho.rows, seeds, f.columns, _CHANNEL_0, _COUNT, new, old, flags)
         weights = (new - old)[:, 0]
         changed = weights != 0
         if not changed.all():
@@ -138,7 +140,7 @@ def _walk(
     source, node, probe = walk[at]
     for rows, found in expansions(state, probe, slots[source]):
         state.touched += len(found)
-        further = {i: s[rows] for i, s in slots.items()}
+        further = {i: picked(s, rows) for i, s in slots.items()}
         further[node] = found
         factor = node_weights(state, node, found)
         _walk(state, walk, at + 1, further, weights[rows] * factor if factor is not None else weights[rows], emission)
@@ -151,7 +153,7 @@ def expansions(state: BlockState, probe: Probe, rows: np.ndarray) -> Iterator[tu
     while cursor[0] < len(rows):
         room = CHUNK if index >= 0 else min(CHUNK, len(rows))
         out_row, out_slot = np.empty(room, np.int32), np.empty(room, np.int32)
-        filled = target.expand(source.keys, rows, probe.columns, index, cursor, out_row, out_slot)
+        filled = target.expand(source.rows, rows, probe.columns, index, cursor, out_row, out_slot)
         if filled:
             yield out_row[:filled], out_slot[:filled]
 
@@ -165,5 +167,5 @@ def node_weights(state: BlockState, node: int, slots: np.ndarray) -> np.ndarray 
     new = np.empty((len(slots), 1), np.int64)
     for position, f in enumerate(weight.factors):
         flags = (0 if position else FIRST_FACTOR) | (DIRECT if f.direct else 0)
-        state.of(f.relation).multiply_into(rho.keys, slots, f.columns, _CHANNEL_0, _COUNT, new, new, flags)
+        state.of(f.relation).multiply_into(rho.rows, slots, f.columns, _CHANNEL_0, _COUNT, new, new, flags)
     return new[:, 0]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pyspark_ivm.index import kernels as k
-from pyspark_ivm.index.relation import CHUNK, Layout
+from pyspark_ivm.index.relation import CHUNK, Layout, picked
 from pyspark_ivm.strategies.yannakakis.block import DIRECT, FIRST_FACTOR, BlockState
 from pyspark_ivm.strategies.yannakakis.delta import Emission, expansions
 
@@ -45,7 +45,7 @@ class Hint:
     high: int = _WORD_MAX
 
     def keep(self, state: BlockState, slots: np.ndarray) -> np.ndarray:
-        keys = state.of(state.layout.rho[self.node]).keys
+        keys = state.of(state.layout.rho[self.node]).rows
         column = np.empty(len(slots), np.int64)
         k.gather(keys, slots, self.word, column)
         keep = np.isin(column, self.values) if self.values is not None else (column >= self.low) & (column <= self.high)
@@ -125,24 +125,39 @@ def enumerate_rows(
     channels: Sequence[int] = (),
 ) -> Iterator[Rows]:
     """Batches of output rows, lazily. ``channels``: block channels of the vectors, in order, after the multiplicity."""
-    layout, plan = state.layout, state.layout.plan
     given = hints(state, filters)
+    start = _bound_start(state, given)
     product = Product(state, channels)
-    root = plan.root.id
-    rho = state.of(layout.rho[root])
+    if start is not None:
+        if split == 0:
+            yield from _from_root(state, start, given, product)
+        return
+    rho = state.of(state.layout.rho[state.layout.plan.root.id])
+    for first, last in spans(state, split, splits):
+        yield from _from_root(state, rho.live_slots(first, last), given, product)
+
+
+def spans(state: BlockState, split: int, splits: int) -> Iterator[tuple[int, int]]:
+    """The root's slots that a split covers, in bounded runs."""
+    used = state.of(state.layout.rho[state.layout.plan.root.id]).used
+    first, last = used * split // splits, used * (split + 1) // splits
+    return ((at, min(at + CHUNK, last)) for at in range(first, last, CHUNK))
+
+
+def rows_of(state: BlockState, first: int, last: int, product: Product) -> Iterator[Rows]:
+    """The output rows below a run of the root's slots."""
+    rho = state.of(state.layout.rho[state.layout.plan.root.id])
+    return _from_root(state, rho.live_slots(first, last), [], product)
+
+
+def _from_root(state: BlockState, slots: np.ndarray, given: list[Hint], product: Product) -> Iterator[Rows]:
+    root = state.layout.plan.root.id
     by_node: dict[int, list[Hint]] = {}
     for h in given:
         by_node.setdefault(h.node, []).append(h)
-    start = _bound_start(state, given)
-    if start is not None:
-        ranges: Iterator[np.ndarray] = iter([start] if split == 0 else [])
-    else:
-        first, last = rho.used * split // splits, rho.used * (split + 1) // splits
-        ranges = (rho.live_slots(at, min(at + CHUNK, last)) for at in range(first, last, CHUNK))
-    for slots in ranges:
-        slots = _filtered(state, by_node.get(root), slots)
-        if len(slots):
-            yield from _descend(state, 1, {root: slots}, by_node, product)
+    slots = _filtered(state, by_node.get(root), slots)
+    if len(slots):
+        yield from _descend(state, 1, {root: slots}, by_node, product)
 
 
 def whole_output(state: BlockState) -> Iterator[Emission]:
@@ -173,7 +188,7 @@ def _descend(
             keep = h.keep(state, found)
             rows, found = rows[keep], found[keep]
         if len(found):
-            further = {i: s[rows] for i, s in slots.items()}
+            further = {i: picked(s, rows) for i, s in slots.items()}
             further[node] = found
             yield from _descend(state, at + 1, further, by_node, product)
 
@@ -198,5 +213,5 @@ class Product:
         for position, (rho, node, f, channel) in enumerate(self.factors):
             flags = (0 if position else FIRST_FACTOR) | (DIRECT if f.direct else 0)
             relation = self.state.of(f.relation)
-            relation.multiply_into(rho.keys, slots[node], f.columns, channel, self.layout, out, out, flags)
+            relation.multiply_into(rho.rows, slots[node], f.columns, channel, self.layout, out, out, flags)
         return out

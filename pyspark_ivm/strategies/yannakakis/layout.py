@@ -67,6 +67,10 @@ class Factor:
     columns: np.ndarray
     channel: np.ndarray  # channel of the product → channel of the relation
     direct: bool
+    scalar: bool = False  # gives its multiplicity to every channel
+
+    def __post_init__(self) -> None:
+        self.scalar = not self.channel.any()
 
 
 @dataclass
@@ -87,6 +91,12 @@ class Step:
     layout: Layout
     targets: list[Target]
     affected: list[Probe]  # from the messages of the children that are not the guard, into the guard
+    linear: bool = False  # the targets may take the product's change instead of its new value
+
+    def __post_init__(self) -> None:
+        # a sum of floats set anew forgets rounding, a sum added to does not: those stay as they are
+        self.linear = all(t.mode == ADD or "float" not in t.relation.kinds for t in self.targets)
+        self.kinds = self.layout.kinds.tolist()
 
 
 @dataclass
