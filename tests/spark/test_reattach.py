@@ -86,7 +86,9 @@ say(answer=answered, truth=truth(other), generations=before, left=generations())
     assert third["left"] == []
 
 
-KILLED = PREAMBLE + """
+KILLED = (
+    PREAMBLE
+    + """
 spark.sql("INSERT INTO t SELECT int(id % 7), int(id) FROM range(50)")
 create()
 answer()
@@ -101,6 +103,7 @@ while True:
     spark.sql("INSERT INTO t VALUES (1, 1), (8, 8)")
     spark.sql("REFRESH INCREMENTAL VIEW v").collect()
 """
+)
 
 
 @pytest.mark.slow
@@ -122,7 +125,9 @@ say(answer=answer(), truth=truth(), history=history())
 
 def test_a_dropped_view_is_dropped_for_other_drivers(spark, shop) -> None:
     """The entry of another driver's catalog still names the state: simulated by a log on the same directory."""
-    shop.sql("CREATE TABLE t (k INT) USING parquet", "CREATE INCREMENTAL VIEW v AS SELECT k, count(*) AS n FROM t GROUP BY k")
+    shop.sql(
+        "CREATE TABLE t (k INT) USING parquet", "CREATE INCREMENTAL VIEW v AS SELECT k, count(*) AS n FROM t GROUP BY k"
+    )
     location = shop.described(extended="EXTENDED").get("location") or state_of(shop)
     shop.sql("DROP INCREMENTAL VIEW v")
     log = spark._jvm.org.apache.spark.sql.ivm.state.CommitLog.apply(location)

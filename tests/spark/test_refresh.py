@@ -30,7 +30,11 @@ def test_versions_and_counts(sales: Shop) -> None:
     row = sales.refresh(full=True)
     assert (row.version, row.kind, row.reason, row.rows_changed) == (5, "full", "REQUESTED", None)
     assert row.rows_in == 5 + 9
-    assert [(h.version, h.kind) for h in sales.history()] == [(0, "full"), *((i, "incremental") for i in (1, 2, 3, 4)), (5, "full")]
+    assert [(h.version, h.kind) for h in sales.history()] == [
+        (0, "full"),
+        *((i, "incremental") for i in (1, 2, 3, 4)),
+        (5, "full"),
+    ]
     sales.same(SALES)
     assert sales.version() == 5
 
@@ -162,7 +166,7 @@ def test_two_threads_refresh_at_once(sales: Shop) -> None:
                 table, row = (("orders", f"{i}, 1, 1"), ("customers", f"{900 + i}, 'north'"))[number]
                 session.sql(f"INSERT INTO {sales.schema}.{table} VALUES ({row})")
                 session.sql(f"REFRESH INCREMENTAL VIEW {sales.schema}.v").collect()
-        except BaseException as error:  # noqa: BLE001 – told in the main thread
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]

@@ -78,6 +78,8 @@ def test_paths_with_patterns(shop: Shop, tmp_path) -> None:
     for part in ("a1", "a2"):
         shop.spark.range(3).write.parquet(str(tmp_path / part))
     for pattern in ("a*", "a?", "{a1,a2}", "a[12]"):
-        shop.refused(f"CREATE INCREMENTAL VIEW v AS SELECT * FROM parquet.`{tmp_path}/{pattern}`", "IVM_PATH_PATTERN", pattern)
+        shop.refused(
+            f"CREATE INCREMENTAL VIEW v AS SELECT * FROM parquet.`{tmp_path}/{pattern}`", "IVM_PATH_PATTERN", pattern
+        )
     shop.sql(f"CREATE INCREMENTAL VIEW v AS SELECT id FROM parquet.`{tmp_path}/a1`")
     shop.same(f"SELECT id FROM parquet.`{tmp_path}/a1`")

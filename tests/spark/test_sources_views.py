@@ -108,10 +108,14 @@ def test_schema_of_a_source_moves(shop: Shop) -> None:
 def test_source_without_versions(shop: Shop, tmp_path) -> None:
     options = f"url 'jdbc:derby:memory:ivm_{shop.schema};create=true', driver 'org.apache.derby.jdbc.EmbeddedDriver'"
     shop.spark.sql("SELECT 1 AS k, 2 AS x").write.format("jdbc").options(
-        url=f"jdbc:derby:memory:ivm_{shop.schema};create=true", dbtable="base", driver="org.apache.derby.jdbc.EmbeddedDriver"
+        url=f"jdbc:derby:memory:ivm_{shop.schema};create=true",
+        dbtable="base",
+        driver="org.apache.derby.jdbc.EmbeddedDriver",
     ).save()
     shop.sql(f"CREATE TABLE t USING jdbc OPTIONS ({options}, dbtable 'base')")
-    shop.refused(f"CREATE INCREMENTAL VIEW v REFRESH POLICY INCREMENTAL STRICT AS {QUERY}", "IVM_STRICT_NEEDS_CHANGES", ".t")
+    shop.refused(
+        f"CREATE INCREMENTAL VIEW v REFRESH POLICY INCREMENTAL STRICT AS {QUERY}", "IVM_STRICT_NEEDS_CHANGES", ".t"
+    )
     shop.sql(f"CREATE INCREMENTAL VIEW v AS {QUERY}")
     assert shop.refreshed() == (0, "none", "NO_CHANGES")
     shop.sql("INSERT INTO t VALUES (1, 3), (9, 9)")

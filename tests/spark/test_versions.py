@@ -16,8 +16,12 @@ PYTHONS = [p for p in os.environ.get("IVM_SMOKE_PYTHONS", "").split(",") if p]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("python", PYTHONS or [pytest.param("", marks=pytest.mark.skip(reason="IVM_SMOKE_PYTHONS is not set"))])
+@pytest.mark.parametrize(
+    "python", PYTHONS or [pytest.param("", marks=pytest.mark.skip(reason="IVM_SMOKE_PYTHONS is not set"))]
+)
 def test_smoke(python: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
-    done = subprocess.run([python, str(SMOKE), str(tmp_path)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [python, str(SMOKE), str(tmp_path)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0 and "SMOKE OK" in done.stdout, done.stdout + done.stderr
