@@ -247,7 +247,9 @@ def best_rate(read: Callable[[], int]) -> float:
 
 
 def read_rate(state: BlockState) -> float:
-    return best_rate(lambda: sum(b.num_rows for b in Reader({"outputs": [0, 1, 2]}, state.layout).split(state, 0, 1, None)))
+    return best_rate(
+        lambda: sum(b.num_rows for b in Reader({"outputs": [0, 1, 2]}, state.layout).split(state, 0, 1, None))
+    )
 
 
 def table(orders: int, rows: int) -> list[str]:
@@ -255,7 +257,12 @@ def table(orders: int, rows: int) -> list[str]:
     out = ["| what | rows | M rows/s | ms of processor time |", "|---|---:|---:|---:|"]
 
     def line(what: str, count: int | None, rate: float | None, milliseconds: float | None) -> None:
-        cells = [what, f"{count:,}" if count else "", f"{rate / 1e6:.3g}" if rate else "", f"{milliseconds:.3g}" if milliseconds else ""]
+        cells = [
+            what,
+            f"{count:,}" if count else "",
+            f"{rate / 1e6:.3g}" if rate else "",
+            f"{milliseconds:.3g}" if milliseconds else "",
+        ]
         out.append(f"| {' | '.join(cells)} |")
         print(out[-1], flush=True)
 

@@ -47,7 +47,10 @@ def _content(driver):
             for kind, at in zip(r.layout.kinds.tolist(), r.layout.offsets.tolist(), strict=True):
                 vec = np.ascontiguousarray(r.vecs[s])
                 if kind == limbs.FLOAT:
-                    words += [pytest.approx(sum(vec.view(np.float64)[at : at + 2]), rel=1e-12), *vec[at + 4 : at + 8].tolist()]
+                    words += [
+                        pytest.approx(sum(vec.view(np.float64)[at : at + 2]), rel=1e-12),
+                        *vec[at + 4 : at + 8].tolist(),
+                    ]
                 else:
                     words += vec[at : at + kind + 1].tolist()
             held[tuple(r.keys[s].tolist())] = words
@@ -69,7 +72,9 @@ def test_linear_pass_is_the_general_one(make, tmp_path):
         if turn:  # the first batch fills all atoms
             chosen = rng.choice(source)
             changes = [c for c in changes if source[c[0]] == chosen] or changes
-        told = [[(s["status"], s["rowsChanged"], s["liveRows"]) for s in d.maintain(changes)] for d in (linear, general)]
+        told = [
+            [(s["status"], s["rowsChanged"], s["liveRows"]) for s in d.maintain(changes)] for d in (linear, general)
+        ]
         assert told[0] == told[1]
         assert _content(linear) == _content(general)
         linear.check()
@@ -83,7 +88,9 @@ def test_copied_runs_are_the_enumeration(make, tmp_path, monkeypatch):
     for turn in range(8):
         changes = blocks.random_changes(driver, rng, rng.choice([1, 10, 30]), 4)
         if turn < 3:  # without duplicates and dead tuples at first
-            changes = [(a, row, 1) for a, row in {(a, row): 0 for a, row, w in changes if w > 0 and not driver.bags[a][row]}]
+            changes = [
+                (a, row, 1) for a, row in {(a, row): 0 for a, row, w in changes if w > 0 and not driver.bags[a][row]}
+            ]
         driver.maintain(changes)
         copied = Counter(map(repr, driver.read(splits=2)))
         with monkeypatch.context() as m:
