@@ -33,7 +33,7 @@ def test_tables_of_files(shop: Shop, form: str) -> None:
 
 
 def test_path_table(shop: Shop, tmp_path) -> None:
-    path = tmp_path / "ä#&? x"
+    path = tmp_path / "ä#& x"
     shop.spark.sql("SELECT 1 AS k, 2 AS x").write.parquet(str(path))
     query = QUERY.replace(" t ", f" parquet.`{path}` ")
     shop.sql(f"CREATE INCREMENTAL VIEW v AS {query}")

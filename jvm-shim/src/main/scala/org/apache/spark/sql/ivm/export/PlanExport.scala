@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.optimizer.{InlineCTE, ReplaceDistinctWithAg
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.ivm.CaseClasses
 import org.apache.spark.sql.ivm.source.ChangeSource
 
 /** A base table of the view: one per table, however often the query mentions it. */
@@ -55,13 +56,7 @@ object PlanExport {
   }
 
   /** `InlineCTE(alwaysInline = true)`; how many further flags the rule has depends on Spark's version, all have defaults. */
-  private lazy val inlineAlways: Rule[LogicalPlan] = {
-    val constructor = classOf[InlineCTE].getConstructors.head
-    val flags = (2 to constructor.getParameterCount).map { i =>
-      InlineCTE.getClass.getMethod("$lessinit$greater$default$" + i).invoke(InlineCTE)
-    }
-    constructor.newInstance((java.lang.Boolean.TRUE +: flags): _*).asInstanceOf[Rule[LogicalPlan]]
-  }
+  private lazy val inlineAlways: Rule[LogicalPlan] = CaseClasses.make(classOf[InlineCTE], InlineCTE, true)
 
   def apply(
       normalized: LogicalPlan,
