@@ -137,12 +137,16 @@ def jar() -> str:
 
 
 def numba_cache() -> str:
-    import pyspark_ivm.index.cache  # noqa: F401  (it chooses the place and exports it as NUMBA_CACHE_DIR)
+    from importlib.util import find_spec
 
-    place = os.environ.get("NUMBA_CACHE_DIR")
-    if not place:
-        return "beside the package's own files"
-    return _writable(Path(place), "set NUMBA_CACHE_DIR to a directory you may write to")
+    from pyspark_ivm.index import cache
+
+    if find_spec("numba") is None:
+        raise Ailment("numba is missing", f"{sys.executable} -m pip install --upgrade pyspark-ivm")
+    place = cache.directory()
+    said = _writable(place, "set NUMBA_CACHE_DIR to a directory you may write to")
+    compiled = any(place.rglob("*.nbc"))
+    return f"{said}; kernels {'are compiled' if compiled else 'are not compiled yet: `pyspark-ivm warmup` does it'}"
 
 
 def state_location() -> str:

@@ -236,6 +236,72 @@ class TestConfigure:
         assert raised.value.condition == "IVM_JAR_MISSING"
 
 
+# ---- doctor: how each failure reads (the checks that need no session) ----
+
+
+class TestDoctor:
+    """A file where a directory should be cannot be written to, not even by root."""
+
+    def test_numba_cache_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from pyspark_ivm import doctor
+
+        monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        said = doctor.numba_cache()
+        assert said.startswith(str(tmp_path)) and "not compiled yet: `pyspark-ivm warmup` does it" in said
+
+    def test_numba_cache_not_writable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from pyspark_ivm import doctor
+
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+        with pytest.raises(doctor.Ailment, match="cannot write to") as raised:
+            doctor.numba_cache()
+        assert "NUMBA_CACHE_DIR" in raised.value.mend
+
+    @pytest.mark.usefixtures("no_session")
+    def test_state_location_not_writable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from pyspark_ivm import doctor
+
+        (tmp_path / "file").touch()
+        (tmp_path / "spark-defaults.conf").write_text(f"spark.sql.ivm.stateLocation {tmp_path}/file/state\n")
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+        with pytest.raises(doctor.Ailment, match="cannot write to") as raised:
+            doctor.state_location()
+        assert "spark.sql.ivm.stateLocation" in raised.value.mend
+
+    def test_jar_of_another_version(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        import zipfile
+
+        from pyspark_ivm import doctor
+
+        with zipfile.ZipFile(tmp_path / "old.jar", "w") as file:
+            file.writestr("META-INF/MANIFEST.MF", "Implementation-Version: 0.0.1\n")
+        monkeypatch.setattr(doctor, "jar_path", lambda: str(tmp_path / "old.jar"))
+        with pytest.raises(doctor.Ailment, match=r"built for 0\.0\.1, the package is"):
+            doctor.jar()
+
+    def test_broken_package_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from pyspark_ivm import doctor
+
+        monkeypatch.setitem(sys.modules, "sqlglot", None)
+        with pytest.raises(doctor.Ailment, match="missing sqlglot") as raised:
+            doctor.packages()
+        assert "pip install" in raised.value.mend
+
+    def test_what_failed_is_said_and_the_rest_skipped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from pyspark_ivm import doctor
+
+        def gone() -> str:
+            raise pyspark_ivm.IvmError("IVM_JAR_MISSING", path="/nowhere")
+
+        monkeypatch.setattr(doctor, "jar", gone)
+        lines: list[str] = []
+        assert not doctor.examine(lines.append)
+        assert any(line.startswith("FAIL  jar") and "to mend it: Build it with `make jar`" in line for line in lines)
+        assert lines[-1].startswith("skip  extension, workers")
+
+
 @pytest.mark.parametrize(
     ("given", "quoted"),
     [

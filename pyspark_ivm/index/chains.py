@@ -115,7 +115,8 @@ def index_sync(rows, key_words, slots, buckets, links):  # type: ignore[no-untyp
 
 
 @njit(
-    i64(words2, slots1, words1, words2, slots1, words1, words1, slots1, slots2, slots2, i64, words1, slots1, slots1), cache=True
+    i64(words2, slots1, words1, words2, slots1, words1, words1, slots1, slots2, slots2, i64, words1, slots1, slots1),
+    cache=True,
 )
 def expand(  # type: ignore[no-untyped-def]
     source, picks, cols, rows, table, meta, icols, btable, buckets, links, primary, state, out_row, out_slot

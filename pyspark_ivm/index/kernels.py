@@ -329,11 +329,29 @@ def multiply_child(  # type: ignore[no-untyped-def]
             elif first:
                 for c in range(channels):
                     s = load(channel, c)
-                    assign(new, i, load(out_offs, c), load(out_kinds, c), rows, slot, key_words + load(offs, s), load(kinds, s))
+                    assign(
+                        new,
+                        i,
+                        load(out_offs, c),
+                        load(out_kinds, c),
+                        rows,
+                        slot,
+                        key_words + load(offs, s),
+                        load(kinds, s),
+                    )
             elif not (scalar and count == 1):
                 for c in range(channels):
                     s = load(channel, c)
-                    multiply(new, i, load(out_offs, c), load(out_kinds, c), rows, slot, key_words + load(offs, s), load(kinds, s))
+                    multiply(
+                        new,
+                        i,
+                        load(out_offs, c),
+                        load(out_kinds, c),
+                        rows,
+                        slot,
+                        key_words + load(offs, s),
+                        load(kinds, s),
+                    )
             if not want_old:
                 continue
             j = journal_position(meta, rows, jslot, slot) if slot >= 0 else i64(-1)
@@ -347,7 +365,16 @@ def multiply_child(  # type: ignore[no-untyped-def]
                 elif not (scalar and count == 1):
                     for c in range(channels):
                         s = load(channel, c)
-                        multiply(old, i, load(out_offs, c), load(out_kinds, c), rows, slot, key_words + load(offs, s), load(kinds, s))
+                        multiply(
+                            old,
+                            i,
+                            load(out_offs, c),
+                            load(out_kinds, c),
+                            rows,
+                            slot,
+                            key_words + load(offs, s),
+                            load(kinds, s),
+                        )
             elif jold[j, 0] <= 0:
                 for k in range(width):
                     store(old, given + k, 0)

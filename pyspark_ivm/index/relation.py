@@ -75,7 +75,7 @@ class SecondaryIndex:
 
     ARRAYS = ("meta", "table", "buckets", "links")
 
-    def __init__(self, columns: Sequence[int], capacity: int) -> None:
+    def __init__(self, columns: Sequence[int] | np.ndarray, capacity: int) -> None:
         self.columns = np.array(columns, np.int64)
         self.meta = np.zeros(3, np.int64)
         self.table = np.full(_FIRST * 2, -1, np.int32)
@@ -138,7 +138,7 @@ class HashRelation:
 
     @property
     def bytes(self) -> int:
-        arrays = [self.rows, self.table, self.jslot, self.jold]
+        arrays: list[np.ndarray] = [self.rows, self.table, self.jslot, self.jold]
         for index in self.indexes:
             arrays += [getattr(index, name) for name in SecondaryIndex.ARRAYS]
         return sum(a.nbytes for a in arrays)
@@ -322,7 +322,7 @@ class HashRelation:
     def arrays(self, prefix: str) -> dict[str, tuple[np.ndarray, int]]:
         """Name → (array, rows in use): the relation is its bytes. The journal is not part of a checkpoint."""
         used = self.used
-        out = {
+        out: dict[str, tuple[np.ndarray, int]] = {
             f"{prefix}.rows": (self.rows, used),
             f"{prefix}.table": (self.table, len(self.table)),
             f"{prefix}.meta": (self.meta, len(self.meta)),

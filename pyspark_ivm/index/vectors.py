@@ -105,9 +105,9 @@ def cancelled(rows, slots, kinds, offs, key_words):  # type: ignore[no-untyped-d
             if kinds[c] == FLOAT_KIND:
                 o = key_words + offs[c]
                 largest = as_float(rows[slot, o + LARGEST])
-                if largest > 0 and as_float(rows[slot, o + ABS]) < largest * f64(2.0**-50):
-                    found += 1
-                elif not np.isfinite(as_float(rows[slot, o])):
+                if (largest > 0 and as_float(rows[slot, o + ABS]) < largest * f64(2.0**-50)) or not np.isfinite(
+                    as_float(rows[slot, o])
+                ):
                     found += 1
     return found
 

@@ -63,7 +63,8 @@ def write(
     extra: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write atomically; returns {"length", "checksum"}. ``arrays``: name → (array, rows in use)."""
-    entries, at = [], 0
+    entries: list[dict[str, Any]] = []
+    at = 0
     for name, (array, used) in arrays.items():
         entries.append({
             "name": name, "dtype": _NAMES[array.dtype], "shape": list(array.shape), "used": used, "offset": at,
@@ -77,10 +78,10 @@ def write(
     directory, name = os.path.split(path)
     temporary = os.path.join(directory, f".{name}.{os.getpid()}.tmp")
     try:
-        file = open(temporary, "wb", buffering=_BUFFER)
+        file = open(temporary, "wb", buffering=_BUFFER)  # noqa: SIM115  (closed by the `with` below)
     except FileNotFoundError:
         os.makedirs(directory, exist_ok=True)
-        file = open(temporary, "wb", buffering=_BUFFER)
+        file = open(temporary, "wb", buffering=_BUFFER)  # noqa: SIM115
     try:
         with file:
             end = file.write(MAGIC + len(header).to_bytes(8, "little") + header)
@@ -92,7 +93,7 @@ def write(
                         file.seek(gap, os.SEEK_CUR)
                     else:
                         file.write(bytes(gap))
-                    end += gap + file.write(memoryview(part).cast("B"))
+                    end += gap + file.write(part.data.cast("B"))
             file.flush()
             if end < base + at:
                 file.truncate(base + at)

@@ -20,7 +20,17 @@ from pyspark_ivm.strategies.yannakakis.block import BlockState, Delta, Refused
 from pyspark_ivm.strategies.yannakakis.delta import Emission, apply_emitting
 from pyspark_ivm.strategies.yannakakis.enumerate import whole_output
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
-from pyspark_ivm.worker.wire import ERROR, HASH, WEIGHT, AtomEncoder, groups, output_array, output_field, word_array, words
+from pyspark_ivm.worker.wire import (
+    ERROR,
+    HASH,
+    WEIGHT,
+    AtomEncoder,
+    groups,
+    output_array,
+    output_field,
+    word_array,
+    words,
+)
 
 PASS_ON = -1  # atom of rows that carry an earlier block's summary; with s NULL: only wakes the partition
 

@@ -268,7 +268,12 @@ def test_rows_that_raise_before_they_join_are_counted_for_their_source(tmp_path)
 
     def wire(*rows):
         p, atom, w, h, e = zip(*((0, -2, w, h, e) for w, h, e in rows), strict=True)
-        columns = [pa.array(p, pa.int32()), pa.array(atom, pa.int32()), pa.array(w, pa.int64()), pa.array(h, pa.int64())]
+        columns = [
+            pa.array(p, pa.int32()),
+            pa.array(atom, pa.int32()),
+            pa.array(w, pa.int64()),
+            pa.array(h, pa.int64()),
+        ]
         nothing = [pa.nulls(len(rows), pa.binary() if k == "bytes" else pa.int64()) for k in d.plan.wire]
         names = ["p", "atom", "w", "h", "e", *(f"x{i}" for i in range(width))]
         return pa.RecordBatch.from_arrays([*columns, pa.array(e, pa.int32()), *nothing], names=names)

@@ -22,6 +22,8 @@ from .tables import TABLE_SETS, Row, Table
 
 Kind = Literal["files", "rewrite", "weights", "delta-cdf", "delta-files"]
 KINDS: tuple[Kind, ...] = ("weights", "delta-cdf", "files", "delta-files", "rewrite")
+#: For the truth, whose queries are new each time and tiny: compiling and re-planning them would cost more than running.
+QUICK_TRUTH = {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"}
 NO_DELTA: tuple[Kind, ...] = ("weights", "files", "rewrite")
 
 
@@ -140,6 +142,8 @@ class World:
             self.spark.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
             self.sql(f"CREATE SCHEMA {schema}")
         self.sql(f"SET spark.sql.ivm.statePartitions={self.partitions}")
+        for key, value in QUICK_TRUTH.items():
+            self.spark.sql(f"SET {key}={value}")
         self.sql(f"USE {self.schema}")
         for source in self.sources.values():
             self._create(source)
@@ -152,7 +156,8 @@ class World:
                 self.spark.sql(f"DROP INCREMENTAL VIEW IF EXISTS {self.schema}.{view.name}")
         for schema in (self.truth, self.schema):
             self.spark.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
-        self.spark.sql("RESET spark.sql.ivm.statePartitions")
+        for key in ("spark.sql.ivm.statePartitions", *QUICK_TRUTH):
+            self.spark.sql(f"RESET {key}")
 
     def _create(self, source: Source) -> None:
         table, name = source.table, f"{self.schema}.{source.table.name}"

@@ -11,7 +11,8 @@ from .harness import Query
 
 def finite(x: str) -> str:
     """Sum of |x| over finite x: NaN and infinities are compared as themselves."""
-    return f"coalesce(sum(if(abs({x}) < 1e300D, abs(CAST({x} AS DOUBLE)), 0D)), 0D)"
+    size = f"abs(CAST({x} AS DOUBLE))"  # cast first: abs of the least integer overflows
+    return f"coalesce(sum(if({size} < 1e300D, {size}, 0D)), 0D)"
 
 
 def _q(name: str, sql: str, **more: object) -> Query:
@@ -144,6 +145,11 @@ TYPES = [
     _q("types_overflow_bigint_wraps", "SELECT bo, sum(big) AS s, count(*) AS n FROM h GROUP BY bo", ansi=False),
     _q("types_overflow_decimal_ansi", "SELECT sum(huge) AS s, count(*) AS n FROM h", may_raise=True),
     _q("types_overflow_decimal_null", "SELECT bo, sum(huge) AS s, count(*) AS n FROM h GROUP BY bo", ansi=False),
+    _q(
+        "types_join_key_may_raise",
+        "SELECT f.id, g.grp FROM f JOIN g ON f.k2 = CAST(g.num AS INT)",
+        may_raise=True,
+    ),
     _q("types_cast_error_in_live_rows", "SELECT ks, count(CAST(num AS INT)) AS n FROM g GROUP BY ks", may_raise=True),
 ]
 
@@ -260,7 +266,29 @@ GRAPH = [
         expected=("full",),
     ),
     _q("graph_left_join_is_full", "SELECT r.a, s.c FROM r LEFT JOIN s ON r.b = s.b", expected=("full",)),
-    _q("graph_distinct_is_full", "SELECT DISTINCT a FROM r", expected=("full",)),
+    _q("graph_distinct", "SELECT DISTINCT a FROM r"),
+    _q("graph_distinct_of_join", "SELECT DISTINCT r.a, s.tag FROM r JOIN s ON r.b = s.b"),
+    _q(
+        "graph_filter_may_raise",
+        "SELECT s.tag, count(*) AS n FROM r JOIN s ON r.b = s.b WHERE 100 div (r.v - 7) <> 3 GROUP BY s.tag",
+        may_raise=True,
+    ),
+    _q(
+        "graph_self_join_own_filters",
+        "SELECT x.src, y.dst FROM edge x JOIN edge y ON x.dst = y.src WHERE x.cost > 3 AND y.cost <= 6",
+    ),
+    _q(
+        "graph_group_by_join_key_expression",
+        "SELECT r.b % 4 AS k, count(*) AS n, sum(s.v) AS v FROM r JOIN s ON r.b % 4 = s.b % 4 GROUP BY r.b % 4",
+    ),
+    _q(
+        "graph_constants_and_twice",
+        "SELECT 'x' AS x, r.a, count(*) AS n, count(*) + 1 AS n1, sum(r.v) AS v, sum(r.v) AS again FROM r JOIN s ON r.b = s.b GROUP BY 'x', r.a",
+    ),
+    _q(
+        "graph_two_blocks_global_no_rows",
+        "SELECT count(*) AS n, sum(r.v * s.v) AS p FROM r JOIN s ON r.b = s.b WHERE r.v > 1000",
+    ),
 ]
 
 SHOP = [

@@ -93,6 +93,4 @@ def sales(shop: Shop) -> Shop:
     return shop
 
 
-SALES = (
-    "SELECT region, sum(amount) AS total, count(*) AS n FROM orders o JOIN customers c ON o.c = c.c GROUP BY region"
-)
+SALES = "SELECT region, sum(amount) AS total, count(*) AS n FROM orders o JOIN customers c ON o.c = c.c GROUP BY region"

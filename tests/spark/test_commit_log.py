@@ -15,8 +15,6 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tests.spark.jvm_session import session
-
 HOUR_MS = 3600 * 1000
 NOW_MS = 1_800_000_000_000
 ERRORS = (Py4JJavaError, PySparkException)

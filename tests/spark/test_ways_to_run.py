@@ -204,14 +204,14 @@ except pyspark_ivm.IvmError as error:
 
 @pytest.mark.slow
 def test_doctor(tmp_path: Path) -> None:
-    done = launch([tool("pyspark-ivm"), "doctor"], tmp_path)
+    done = launch([sys.executable, "-m", "pyspark_ivm.cli", "doctor"], tmp_path)
     assert done.returncode == 0, done.stdout
     assert all(line.startswith("ok ") for line in done.stdout.splitlines()), done.stdout
     assert done.stderr == ""
 
 
 def test_doctor_says_how_to_mend(tmp_path: Path) -> None:
-    done = launch([tool("pyspark-ivm"), "doctor"], tmp_path, JAVA_HOME=str(tmp_path))
+    done = launch([sys.executable, "-m", "pyspark_ivm.cli", "doctor"], tmp_path, JAVA_HOME=str(tmp_path))
     assert done.returncode == 1
     assert "FAIL  Java" in done.stdout and "install Java 17" in done.stdout, done.stdout
 

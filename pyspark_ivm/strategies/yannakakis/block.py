@@ -192,7 +192,12 @@ class BlockState:
             delta = self._scratch("delta", len(slots), child.layout.words)
             child.differences(first, delta)
             if probe is None:
-                self._spread(step, changed, slots, delta if plain else self._assigned(step, factor, child, delta, identity(len(slots))))
+                self._spread(
+                    step,
+                    changed,
+                    slots,
+                    delta if plain else self._assigned(step, factor, child, delta, identity(len(slots))),
+                )
                 continue
             index = self.probe_index(probe)
             cursor = np.array([0, -1], np.int64)
@@ -202,7 +207,9 @@ class BlockState:
                 if n:
                     self._spread(step, changed, out_slot[:n], self._assigned(step, factor, child, delta, out_row[:n]))
 
-    def _assigned(self, step: Step, factor: Factor, child: HashRelation, delta: np.ndarray, picks: np.ndarray) -> np.ndarray:
+    def _assigned(
+        self, step: Step, factor: Factor, child: HashRelation, delta: np.ndarray, picks: np.ndarray
+    ) -> np.ndarray:
         out = self._scratch("product", len(picks), step.layout.words)
         kinds, offsets = step.layout.kinds, step.layout.offsets
         k.assign_rows(delta, picks, child.layout.kinds, child.layout.offsets, factor.channel, kinds, offsets, out)
@@ -214,7 +221,9 @@ class BlockState:
         for position, f in enumerate(step.factors):
             if position != changed + 1:
                 flags = (DIRECT if f.direct else 0) | (SCALAR if f.scalar else 0)
-                self.of(f.relation).multiply_into(guard.rows, slots, f.columns, f.channel, step.layout, product, product, flags)
+                self.of(f.relation).multiply_into(
+                    guard.rows, slots, f.columns, f.channel, step.layout, product, product, flags
+                )
         for target in step.targets:
             given = product if target.words is None else np.ascontiguousarray(product[:, target.words])
             self.of(target.relation).upsert(guard.rows, slots, target.columns, given, given, 1)
@@ -245,7 +254,10 @@ class BlockState:
             new, old = (self._scratch(role, len(chunk), step.layout.words) for role in ("new", "old"))
             for position, (relation, f) in enumerate(factors):
                 flags = (
-                    (FIRST_FACTOR if position == 0 else 0) | (DIRECT if f.direct else 0) | (WITH_OLD if with_old else 0) | (SCALAR if f.scalar else 0)
+                    (FIRST_FACTOR if position == 0 else 0)
+                    | (DIRECT if f.direct else 0)
+                    | (WITH_OLD if with_old else 0)
+                    | (SCALAR if f.scalar else 0)
                 )
                 slots = chunk
                 if known_slots is not None and f.relation.name == known:

@@ -53,7 +53,9 @@ class Emission:
     def batches(self, size: int = CHUNK) -> Iterator[tuple[np.ndarray, list[np.ndarray], list[np.ndarray | None]]]:
         """(weights, a word column an output, its NULL flags or None)."""
         out = np.empty(self.rows.used, np.int32)
-        kept = out[: vectors.non_zero(self.rows.rows, self.rows.used, _COUNT.kinds, _COUNT.offsets, self.rows.key_words, out)]
+        kept = out[
+            : vectors.non_zero(self.rows.rows, self.rows.used, _COUNT.kinds, _COUNT.offsets, self.rows.key_words, out)
+        ]
         outputs = self.state.layout.output_at
         for start in range(0, len(kept), size):
             rows = kept[start : start + size]

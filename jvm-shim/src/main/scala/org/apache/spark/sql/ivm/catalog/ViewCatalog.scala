@@ -93,8 +93,8 @@ object ViewCatalog {
 
   /** Catalog and schema that unqualified names in a query mean now. */
   def currentPath(spark: SparkSession): Seq[String] = {
-    val manager = spark.sessionState.catalogManager
-    manager.currentCatalog.name +: manager.currentNamespace.toSeq
+    // Through the public catalog: the catalog manager is a class in one version of Spark and a trait in the next.
+    spark.catalog.currentCatalog() +: spark.sessionState.sqlParser.parseMultipartIdentifier(spark.catalog.currentDatabase)
   }
 
   /** What the catalog would refuse after the state is built is refused before. */

@@ -52,9 +52,14 @@ object BlockScan {
 
   /** The Python side of a scan: only the columns in use, filters as hints, a limit where nothing filters above. */
   def plan(scan: BlockScan, used: AttributeSet, filters: Seq[Expression], limit: Option[Int]): LogicalPlan = {
-    val wanted = scan.outputAttributes.zipWithIndex.filter { case (a, _) => used.contains(a) }
     val channels = scan.channels.flatten
     val withChannels = channels.exists(used.contains)
+    val all = scan.outputAttributes.zipWithIndex
+    val needed = all.filter { case (a, _) => used.contains(a) }
+    // Counting rows needs no column, but Arrow batches without one are slow to make: the narrowest goes along.
+    val wanted =
+      if (needed.nonEmpty || withChannels) needed
+      else all.find(_._1.dataType == LongType).orElse(all.headOption).toSeq
     val spec = scan.spec.deepCopy()
     val outputs = spec.putArray("outputs")
     wanted.foreach { case (_, i) => outputs.add(i) }
@@ -76,8 +81,8 @@ object BlockScan {
       // Partials: every group column and the whole vector cross, one task merges and finalises.
       val raw = spec.deepCopy()
       raw.put("raw", true)
-      val all = raw.putArray("outputs")
-      scan.outputAttributes.indices.foreach(i => all.add(i))
+      val whole = raw.putArray("outputs")
+      scan.outputAttributes.indices.foreach(i => whole.add(i))
       raw.putNull("limit")
       val vector = AttributeReference("vec", BinaryType)()
       val partial = PythonCalls.mapInArrow(

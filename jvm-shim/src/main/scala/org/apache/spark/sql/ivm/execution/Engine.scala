@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.ivm._
 import org.apache.spark.sql.ivm.catalog.ViewCatalog
+import org.apache.spark.sql.ivm.source.WeightError
 import org.apache.spark.sql.ivm.state.{CommitLog, IvmConf, LocalPath}
 
 /** The maintenance side of the statements; see [[ViewEngine]]. */
@@ -26,7 +27,6 @@ class Engine extends ViewEngine {
     }
   }
 
-  /** What a failed analysis or a moved schema left behind must not be met again. */
   private def forget(spark: SparkSession, definition: ViewDefinition): Unit =
     Option(runtimes.get(spark)).foreach(_.remove(definition.location))
 
@@ -36,11 +36,11 @@ class Engine extends ViewEngine {
 
   override def create(spark: SparkSession, definition: ViewDefinition): RefreshReport = {
     val view = runtime(spark, definition)
-    val report = view.lock.synchronized {
+    val report = Engine.typed(view.lock.synchronized {
       val work = new Refresh(view)
       // A state that is there already fits (see `locate`): catch up with the sources instead of computing anew.
       if (view.log.latest().isDefined) work.refresh(full = false) else work.create()
-    }
+    })
     removeOtherGenerations(spark, definition)
     report
   }
@@ -48,15 +48,9 @@ class Engine extends ViewEngine {
   override def refresh(spark: SparkSession, definition: ViewDefinition, full: Boolean): RefreshReport = {
     if (definition.suspended) throw new IvmException("IVM_VIEW_SUSPENDED", Map("view" -> definition.qualifiedName))
     val view = runtime(spark, definition)
-    try {
-      val report = view.lock.synchronized(new Refresh(view).refresh(full))
-      cleanUp(spark, view, report)
-      report
-    } catch {
-      case e: IvmException if e.condition.startsWith("IVM_SOURCE_") =>
-        forget(spark, definition)
-        throw e
-    }
+    val report = Engine.typed(view.lock.synchronized(new Refresh(view).refresh(full)))
+    cleanUp(spark, view, report)
+    report
   }
 
   /** The version that an execution reads, and the plan that delivers it. */
@@ -178,6 +172,11 @@ object Engine {
     case c if c.isLetterOrDigit && c < 128 || c == '_' || c == '-' => c.toString
     case c => f"%%${c.toInt}%04x"
   }
+
+  /** Errors of ours that a task raised arrive wrapped in Spark's. */
+  private def typed[T](work: => T): T =
+    try work
+    catch { case NonFatal(e) => throw WeightError.in(e).getOrElse(e) }
 
   private def touched(estimates: String): String =
     """"touched":\s*(\d+)""".r.findFirstMatchIn(estimates).fold("")(_.group(1))

@@ -28,18 +28,19 @@ case class IncrementalViewScanExec(
     "viewVersion" -> SQLMetrics.createMetric(sparkContext, "view version"),
     "refreshTime" -> SQLMetrics.createTimingMetric(sparkContext, "time to pin the version"))
 
-  override protected def doPrepare(): Unit = pin()
+  /** EXPLAIN CODEGEN prepares too, to generate code; only an execution of the query itself pins. */
+  override protected def doPrepare(): Unit = if (Pins.executing(session)) pin()
 
-  private def pin(): Pinned = {
+  private def pin(): Unit = {
     val start = System.nanoTime()
     val pinned = Pins.of(session, relation)
     longMetric("refreshTime").set((System.nanoTime() - start) / 1000000)
     longMetric("viewVersion").set(pinned.version)
-    pinned
   }
 
   override protected def doExecute(): RDD[InternalRow] = {
     val pinned = Pins.of(session, relation)
+    longMetric("viewVersion").set(pinned.version)
     val view = pinned.plan
     val names = relation.output.zip(view.output).map { case (a, c) => Alias(c, a.name)(exprId = a.exprId) }
     val all: LogicalPlan = Project(names, view)
@@ -107,6 +108,12 @@ object Pins {
         pins.synchronized(pins.computeIfAbsent(key, _ => new Pin(fresh))).value
     }
   }
+
+  /** A query runs, other than one that explains a query. */
+  def executing(spark: SparkSession): Boolean =
+    Option(spark.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY))
+      .flatMap(id => Option(SQLExecution.getQueryExecution(id.toLong)))
+      .exists(!_.logical.isInstanceOf[org.apache.spark.sql.execution.command.ExplainCommand])
 
   /** For EXPLAIN: the newest committed version; never refreshes. */
   def describe(spark: SparkSession, relation: IncrementalViewRelation): (String, String) =

@@ -5,10 +5,11 @@ import java.nio.charset.StandardCharsets.UTF_8
 import com.fasterxml.jackson.databind.ObjectMapper
 import com.fasterxml.jackson.databind.node.ObjectNode
 
+import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.catalyst.expressions.Alias
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.ivm.ViewDefinition
+import org.apache.spark.sql.ivm.{IvmException, ViewDefinition}
 import org.apache.spark.sql.ivm.export.{ExportedPlan, PlanExport, SourceRef}
 import org.apache.spark.sql.ivm.source.{ChangeSources, Token}
 import org.apache.spark.sql.ivm.state.{Commit, CommitLog, IvmConf}
@@ -26,7 +27,19 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
   /** Held while a refresh of this driver runs; other drivers are met at the commit. */
   val lock = new Object
 
-  lazy val analyzed: LogicalPlan = DefinitionAnalysis(spark, session, definition.query)
+  /** Analysed before, at CREATE: what fails now is a table that went or changed. */
+  lazy val analyzed: LogicalPlan =
+    try DefinitionAnalysis(spark, session, definition.query)
+    catch {
+      case e: IvmException => throw e
+      case e: AnalysisException if definition.location.nonEmpty =>
+        val (condition, table) = Option(e.getCondition) match {
+          case Some("TABLE_OR_VIEW_NOT_FOUND") =>
+            ("IVM_SOURCE_MISSING", e.messageParameters.getOrElse("relationName", definition.qualifiedName))
+          case _ => ("IVM_SOURCE_SCHEMA_CHANGED", s"below ${definition.qualifiedName}")
+        }
+        throw new IvmException(condition, Map("table" -> table, "detail" -> e.getSimpleMessage.takeWhile(_ != '\n')), Some(e))
+    }
 
   lazy val exported: ExportedPlan = session.withActive {
     PlanExport(PlanExport.normalize(analyzed), definition.settings, ChangeSources.of(session, _))

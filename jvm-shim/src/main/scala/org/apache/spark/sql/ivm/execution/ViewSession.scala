@@ -4,6 +4,7 @@ import java.util.Collections
 
 import scala.util.Try
 
+import org.apache.spark.sql.catalyst.util.quoteIdentifier
 import org.apache.spark.sql.classic.SparkSession
 
 /** Sessions in which views are analysed and maintained: a clone of the user's with the settings frozen at CREATE.
@@ -29,10 +30,9 @@ object ViewSession {
       val conf = clone.sessionState.conf
       // Only what differs: setting a deprecated key warns on the user's screen.
       (settings ++ own).foreach { case (k, v) => if (!Try(conf.getConfString(k)).toOption.contains(v)) conf.setConfString(k, v) }
-      val manager = clone.sessionState.catalogManager
       catalogPath.headOption.foreach { catalog =>
-        if (manager.currentCatalog.name() != catalog) manager.setCurrentCatalog(catalog)
-        if (catalogPath.size > 1) manager.setCurrentNamespace(catalogPath.tail.toArray)
+        if (clone.catalog.currentCatalog() != catalog) clone.catalog.setCurrentCatalog(catalog)
+        if (catalogPath.size > 1) clone.catalog.setCurrentDatabase(catalogPath.tail.map(quoteIdentifier).mkString("."))
       }
       clone
     })

@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate._
 import org.apache.spark.sql.catalyst.optimizer.{InlineCTE, ReplaceDistinctWithAggregate}
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.ivm.source.ChangeSource
 
 /** A base table of the view: one per table, however often the query mentions it. */
@@ -46,11 +47,20 @@ object PlanExport {
 
   /** The analyzed plan without names, views, CTEs and DISTINCT: what is exported and later re-planted. */
   def normalize(analyzed: LogicalPlan): LogicalPlan = {
-    val inlined = InlineCTE(alwaysInline = true)(analyzed)
+    val inlined = inlineAlways(analyzed)
     ReplaceDistinctWithAggregate(inlined.transformUpWithSubqueries {
       case SubqueryAlias(_, child) => child
       case v: View => v.child
     })
+  }
+
+  /** `InlineCTE(alwaysInline = true)`; how many further flags the rule has depends on Spark's version, all have defaults. */
+  private lazy val inlineAlways: Rule[LogicalPlan] = {
+    val constructor = classOf[InlineCTE].getConstructors.head
+    val flags = (2 to constructor.getParameterCount).map { i =>
+      InlineCTE.getClass.getMethod("$lessinit$greater$default$" + i).invoke(InlineCTE)
+    }
+    constructor.newInstance((java.lang.Boolean.TRUE +: flags): _*).asInstanceOf[Rule[LogicalPlan]]
   }
 
   def apply(

@@ -82,3 +82,11 @@ object CheckedWeight {
 
 /** Carries the typed error out of generated code, which may not throw a checked exception. */
 class WeightError(val error: IvmException) extends RuntimeException(error.getMessage, error)
+
+object WeightError {
+  /** The typed error inside whatever a failed job threw. */
+  def in(failure: Throwable): Option[IvmException] =
+    Iterator.iterate(failure)(_.getCause).takeWhile(_ != null).take(MaxCauses).collectFirst { case w: WeightError => w.error }
+
+  private val MaxCauses = 32
+}
