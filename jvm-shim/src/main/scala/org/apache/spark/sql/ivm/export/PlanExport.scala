@@ -205,10 +205,16 @@ private class PlanExport(settings: Map[String, String], sourceOf: LogicalPlan =>
     o
   }
 
+  private def movesByItself(e: Expression): Boolean =
+    e.isInstanceOf[Nondeterministic] || (!e.deterministic && e.children.forall(_.deterministic)) ||
+      Set("CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime")(e.getClass.getSimpleName)
+
   private def opaque(plan: LogicalPlan, name: String): ObjectNode = {
     val (id, o) = newNode(plan, "opaque")
-    o.put("name", name)
-    o.put("reason", "")
+    // Its rows may move without any table moving: such a view is recomputed at every refresh.
+    val moving = plan.expressions.flatMap(_.collect { case e if movesByItself(e) => e }).headOption
+    o.put("name", moving.fold(name)(_.sql))
+    o.put("reason", if (moving.isDefined) "NON_DETERMINISTIC" else "")
     val children = o.putArray("children")
     plan.children.foreach(c => children.add(node(c)))
     plan.output.foreach(a => registry.redefineAsColumn(a, id))
