@@ -176,7 +176,7 @@ class Refresh(runtime: ViewRuntime) {
             val kind = if (nothing) "none" else "incremental"
             val reason = if (nothing) "NO_CHANGES" else resyncs.headOption.fold("CHANGES_APPLIED")(_._2.code)
             commit(Some(base), pinned, job.records, None, job.liveErrors(base), job.stateBytes(base), kind, reason,
-              job.rowsIn, if (nothing) Some(0L) else job.rowsChanged(plan), job.touched,
+              job.rowsIn, if (nothing) Some(0L) else changed(job), job.touched,
               raised(pinned, job, fresh = resyncs.map(_._1.ref.id).toSet), start)
           }
       }
@@ -230,6 +230,16 @@ class Refresh(runtime: ViewRuntime) {
   }
 
   private def session = runtime.session
+
+  /** The block counts its own rows: a filter above it (HAVING) may hide some of them. */
+  private def changed(job: JobResult): Option[Long] = {
+    val node = runtime.exported.nodes(plan.top.replaces)
+    val hidden = runtime.exported.analyzed.exists {
+      case f: org.apache.spark.sql.catalyst.plans.logical.Filter => f.child.exists(_ eq node)
+      case _ => false
+    }
+    if (hidden) None else job.rowsChanged(plan)
+  }
 
   // ---- the job -------------------------------------------------------------------------------------------------------
 
