@@ -168,8 +168,10 @@ class World:
                 "TBLPROPERTIES ('ivm.weightColumn' = 'w')",
                 table.name,
             )
+            # The limit keeps Spark from filtering below the sum, where rows still are that others take back: such a
+            # filter may raise for a row that is not in the bag.
             bag = (
-                f"SELECT {columns} FROM (SELECT {columns}, sum(w) AS copies FROM {name} GROUP BY {columns}) "
+                f"SELECT {columns} FROM (SELECT {columns}, sum(w) AS copies FROM {name} GROUP BY {columns} LIMIT 1000000) "
                 "LATERAL VIEW explode(array_repeat(0, CAST(copies AS INT))) AS copy"
             )
         else:

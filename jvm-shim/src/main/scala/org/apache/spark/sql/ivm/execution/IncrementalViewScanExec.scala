@@ -1,5 +1,6 @@
 package org.apache.spark.sql.ivm.execution
 
+import org.apache.spark.SparkThrowable
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
@@ -48,13 +49,18 @@ case class IncrementalViewScanExec(
     val limited = limit.fold[LogicalPlan](Project(output, filtered))(n => LocalLimit(Literal(n), Project(output, filtered)))
     val inner = pinned.session.withActive(Dataset.ofRows(pinned.session, limited).queryExecution.executedPlan)
     val rows = longMetric("numOutputRows")
-    pinned.session.withActive(inner.execute()).mapPartitionsInternal { iterator =>
+    pinned.session.withActive(started(inner)).mapPartitionsInternal { iterator =>
       iterator.map { row =>
         rows += 1
         row
       }
     }
   }
+
+  /** An error in the rows of a broadcast comes wrapped by the waiting thread: the reader gets Spark's own. */
+  private def started(inner: SparkPlan): RDD[InternalRow] =
+    try inner.execute()
+    catch { case e: java.util.concurrent.ExecutionException if e.getCause.isInstanceOf[SparkThrowable] => throw e.getCause }
 
   /** All reads of one execution share one pin, so two scans of the same columns are the same result. */
   override protected def doCanonicalize(): SparkPlan =
