@@ -63,7 +63,8 @@ class Stage:
         try:
             return Counter(tuple(row) for row in self.sql(text))
         except Exception as error:
-            return str(getattr(error, "getCondition", lambda: type(error).__name__)())
+            condition = getattr(error, "getCondition", None)
+            return str(condition() if condition else type(error).__name__)
 
     def check(self, *also: str) -> None:
         """``also``: reads of a view, with the view's name in braces, compared with the same read of its query."""
