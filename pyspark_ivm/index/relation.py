@@ -165,9 +165,9 @@ class HashRelation:
         k.rebuild_table(self.rows, self.table, 0, self.used, self.columns)
 
     def reserve(self, rows: int) -> None:
-        """Room for so many tuples in all, when it is known beforehand."""
+        """Room for so many tuples in all, when it is known beforehand; at least twice the old, so that it adds up to little."""
         if rows > len(self.rows):
-            self._resize(rows)
+            self._resize(max(rows, 2 * len(self.rows)))
         if (size := _table_size(rows)) > len(self.table):
             self._rehash(size)
 
@@ -242,6 +242,8 @@ class HashRelation:
 
     def add(self, keys: np.ndarray, vectors: np.ndarray, signed: bool = False) -> None:
         """Add vectors to the tuples with these keys; ``signed``: into a bag without liveness (see ``settle``)."""
+        if signed and len(vectors) > _FIRST:
+            self.reserve(self.used + len(vectors))
         self.upsert(keys, identity(len(vectors)), self.columns, vectors, vectors, 3 if signed else 1)
 
     def settle(self) -> None:

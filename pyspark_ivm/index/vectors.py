@@ -19,6 +19,8 @@ from pyspark_ivm.index.limbs import (  # noqa: E402
     as_float,
     f64,
     i64,
+    load,
+    store,
     u64,
     words1,
     words2,
@@ -34,6 +36,10 @@ def non_zero(rows, used, kinds, offs, key_words, out):  # type: ignore[no-untype
     """The rows of a consolidated batch that still say something (the largest |x| seen alone says nothing)."""
     filled = 0
     for r in range(used):
+        if load(rows, r * rows.shape[1] + key_words) != 0:  # most rows: no need to look further
+            store(out, filled, np.int32(r))
+            filled += 1
+            continue
         keep = False
         for c in range(kinds.shape[0]):
             o = key_words + offs[c]

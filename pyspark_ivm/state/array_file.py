@@ -28,6 +28,7 @@ FORMAT = 2
 _ALIGN = 64
 _BUFFER = 1 << 16  # a small change is one write
 _DTYPES = {"int64": np.int64, "int32": np.int32, "uint8": np.uint8}
+_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 assert sys.byteorder == "little", "array files are little-endian and mapped as they are"
 
 
@@ -66,7 +67,7 @@ def write(
     at = 0
     for name, (array, used) in arrays.items():
         entries.append({
-            "name": name, "dtype": array.dtype.name, "shape": list(array.shape), "used": used, "offset": at,
+            "name": name, "dtype": _NAMES[array.dtype], "shape": list(array.shape), "used": used, "offset": at,
             "checksum": f"{checksum_bytes(np.ascontiguousarray(array[:used])):016x}",
         })  # fmt: skip
         at += _aligned(array.nbytes)

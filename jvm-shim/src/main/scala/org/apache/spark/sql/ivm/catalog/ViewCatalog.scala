@@ -2,11 +2,12 @@ package org.apache.spark.sql.ivm.catalog
 
 import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.analysis.{NoSuchNamespaceException, NoSuchTableException}
-import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType, CatalogUtils}
+import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.{CatalogManager, CatalogV2Util, LookupCatalog}
 import org.apache.spark.sql.errors.QueryCompilationErrors
-import org.apache.spark.sql.ivm.{IvmException, ViewDefinition}
+import org.apache.spark.sql.execution.datasources.DataSource
+import org.apache.spark.sql.ivm.{CaseClasses, IvmException, ViewDefinition}
 
 /** The views' entries in Spark's session catalog: a table of provider `ivm`, its definition in the properties.
   *
@@ -53,14 +54,12 @@ object ViewCatalog {
   /** Fails with Spark's error if the name was taken meanwhile. */
   def create(spark: SparkSession, definition: ViewDefinition): Unit =
     spark.sessionState.catalog.createTable(
-      CatalogTable(
-        identifier = definition.name,
-        tableType = CatalogTableType.EXTERNAL,
-        storage = storage(definition),
-        schema = definition.schema,
-        provider = Some(IncrementalViewProvider.Name),
-        comment = definition.comment,
-        properties = ViewProperties.encode(definition)),
+      CaseClasses.copy(
+        CaseClasses.make(
+          classOf[CatalogTable], CatalogTable, definition.name, CatalogTableType.EXTERNAL, storage(definition), definition.schema),
+        "provider" -> Some(IncrementalViewProvider.Name),
+        "comment" -> definition.comment,
+        "properties" -> ViewProperties.encode(definition)),
       ignoreIfExists = false)
 
   /** Switches the entry to `definition` (same name): the properties, written last, decide. */
@@ -72,11 +71,12 @@ object ViewCatalog {
       catalog.externalCatalog.alterTableSchema(definition.name.database.get, definition.name.table, definition.schema)
     }
     catalog.alterTable(
-      old.copy(
-        storage = storage(definition),
-        schema = definition.schema,
-        comment = definition.comment,
-        properties = ViewProperties.encode(definition)))
+      CaseClasses.copy(
+        old,
+        "storage" -> storage(definition),
+        "schema" -> definition.schema,
+        "comment" -> definition.comment,
+        "properties" -> ViewProperties.encode(definition)))
     catalog.refreshTable(definition.name)
   }
 
@@ -112,7 +112,8 @@ object ViewCatalog {
     }
 
   private def storage(definition: ViewDefinition): CatalogStorageFormat =
-    CatalogStorageFormat.empty.copy(locationUri = Some(CatalogUtils.stringToURI(definition.location)))
+    // Not by `copy`: Spark 4.2 added a field to the class.
+    DataSource.buildStorageFormatFromOptions(Map("path" -> definition.location))
 
   private def existing(spark: SparkSession, name: TableIdentifier): Option[CatalogTable] =
     try Some(spark.sessionState.catalog.getTableMetadata(name))

@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.ivm.export.{ExportedPlan, Throwing}
-import org.apache.spark.sql.ivm.source.SignedRows
+import org.apache.spark.sql.ivm.source.{ChangeSources, SignedRows}
 import org.apache.spark.sql.types._
 import org.apache.spark.util.LongAccumulator
 
@@ -99,7 +99,10 @@ class BlockInput(exported: ExportedPlan, block: BlockSpec, partitions: Int) {
     val inputs = block.inputs.filter(_.source.contains(sourceId))
     val columns = rows.plan.output
     val weight: Expression = rows.weight.getOrElse(Literal(1L))
-    val hashed = columns.take(exported.nodes(inputs.head.node.get).output.size).filter(c => hashable(c.dataType))
+    // Two rows that differ in nothing but their weights are one row.
+    val carrier = ChangeSources.weightColumn(exported.nodes(inputs.head.node.get))
+    val hashed = columns.take(exported.nodes(inputs.head.node.get).output.size)
+      .filter(c => hashable(c.dataType) && !carrier.exists(_.equalsIgnoreCase(c.name)))
     val base: LogicalPlan = if (rows.insertOnly) CountRows(counter, rows.plan) else rows.plan
 
     def binder(input: BlockInputSpec): Expression => Expression = {

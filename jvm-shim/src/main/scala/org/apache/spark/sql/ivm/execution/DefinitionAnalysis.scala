@@ -21,6 +21,7 @@ object DefinitionAnalysis {
       case _ =>
     }
     refuseTempFunctions(spark, parsed)
+    refuseTempViews(spark, parsed)
     refusePatterns(parsed)
     val analyzed = Dataset.ofRows(session, hideWeights(session, parsed)).queryExecution.analyzed
     analyzed.foreachWithSubqueries(refuse)
@@ -36,6 +37,18 @@ object DefinitionAnalysis {
         throw new IvmException("IVM_TEMP_FUNCTION", Map("function" -> f.nameParts.head))
       case _ =>
     }))
+  }
+
+  /** By name and in the user's session: the session that analyses holds no temp views (see [[ViewSession]]). */
+  private def refuseTempViews(spark: SparkSession, parsed: LogicalPlan): Unit = {
+    def visit(plan: LogicalPlan, defined: Set[String]): Unit = plan.foreachWithSubqueries {
+      case w: UnresolvedWith => w.cteRelations.foreach(d => visit(d._2.child, defined))
+      case u: UnresolvedRelation if !(u.multipartIdentifier.size == 1 && defined(u.multipartIdentifier.head)) &&
+          spark.sessionState.catalog.isTempView(u.multipartIdentifier) =>
+        throw new IvmException("IVM_TEMP_VIEW", Map("view" -> u.multipartIdentifier.mkString(".")))
+      case _ =>
+    }
+    visit(parsed, parsed.collectWithSubqueries { case w: UnresolvedWith => w.cteRelations.map(_._1) }.flatten.toSet)
   }
 
   /** Spark expands a path's pattern once, when the query is analysed: directories that match later would be missed. */

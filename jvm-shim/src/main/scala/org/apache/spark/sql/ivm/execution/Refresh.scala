@@ -2,6 +2,8 @@ package org.apache.spark.sql.ivm.execution
 
 import java.util.UUID
 
+import scala.concurrent.{Await, ExecutionContext, Future}
+import scala.concurrent.duration.Duration
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
@@ -31,6 +33,17 @@ class Refresh(runtime: ViewRuntime) {
   private case class Pin(ref: SourceRef, token: Option[Token], record: Option[SourceRecord]) {
     def moved: Boolean = token.isEmpty || !record.flatMap(_.token).contains(token.get.text)
     def recreated: Boolean = record.exists(_.tableId != ref.source.tableId)
+
+    private var writing: Option[Future[Option[String]]] = None
+
+    /** Starts to store the token's payload while the job runs; it is named by its content, so a refresh that fails harms nothing. */
+    def storeMeanwhile(): Unit =
+      if (moved) writing = token.map(t => Future(log.writeManifest(t.payload))(ExecutionContext.global))
+
+    /** Where the payload is stored. An unmoved source keeps its manifest: nothing is written for it. */
+    def manifest: Option[String] =
+      if (!moved) record.flatMap(_.manifest)
+      else writing.fold(token.flatMap(t => log.writeManifest(t.payload)))(Await.result(_, Duration.Inf))
   }
 
   private def pins(base: Option[Commit]): Seq[Pin] = runtime.sources.map { ref =>
@@ -145,6 +158,7 @@ class Refresh(runtime: ViewRuntime) {
     if (rows.isEmpty) {
       commit(Some(base), pinned, Nil, None, base.liveErrors, base.stateBytes, "none", "NO_CHANGES", 0L, Some(0L), 0L, Map.empty, start)
     } else {
+      changes.foreach(_._1.storeMeanwhile())
       val job = runJob(Some(base), rows, resyncs.map(_._1.ref.id).toSet, build = false)
       job.failure match {
         case Some(Failure("NEGATIVE_MULTIPLICITY", detail, source)) => negative(base, pinned, changes, source, detail, start)
@@ -162,7 +176,7 @@ class Refresh(runtime: ViewRuntime) {
             val kind = if (nothing) "none" else "incremental"
             val reason = if (nothing) "NO_CHANGES" else resyncs.headOption.fold("CHANGES_APPLIED")(_._2.code)
             commit(Some(base), pinned, job.records, None, job.liveErrors(base), job.stateBytes(base), kind, reason,
-              job.rowsIn, if (nothing) Some(0L) else job.rowsChanged(plan), job.touched,
+              job.rowsIn, if (nothing) Some(0L) else changed(job), job.touched,
               raised(pinned, job, fresh = resyncs.map(_._1.ref.id).toSet), start)
           }
       }
@@ -216,6 +230,16 @@ class Refresh(runtime: ViewRuntime) {
   }
 
   private def session = runtime.session
+
+  /** The block counts its own rows: a filter above it (HAVING) may hide some of them. */
+  private def changed(job: JobResult): Option[Long] = {
+    val node = runtime.exported.nodes(plan.top.replaces)
+    val hidden = runtime.exported.analyzed.exists {
+      case f: org.apache.spark.sql.catalyst.plans.logical.Filter => f.child.exists(_ eq node)
+      case _ => false
+    }
+    if (hidden) None else job.rowsChanged(plan)
+  }
 
   // ---- the job -------------------------------------------------------------------------------------------------------
 
@@ -298,9 +322,7 @@ class Refresh(runtime: ViewRuntime) {
       SourceRecord(
         p.ref.id, p.ref.source.table, p.ref.source.tableId, p.ref.source.tableId,
         CommitLog.sha256(schema.getBytes("UTF-8")), p.token.map(_.text),
-        // An unmoved source keeps its manifest: nothing is written for it.
-        if (p.record.exists(r => r.token.isDefined && r.token == p.token.map(_.text))) p.record.get.manifest
-        else p.token.flatMap(t => log.writeManifest(t.payload)),
+        p.manifest,
         p.ref.source.kind,
         raised.getOrElse(p.ref.id, if (kind == "full") 0L else p.record.fold(0L)(_.raised)))
     }

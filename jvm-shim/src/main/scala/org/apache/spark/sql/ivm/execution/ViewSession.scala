@@ -27,6 +27,8 @@ object ViewSession {
     val clones = sessions.computeIfAbsent(spark, _ => scala.collection.concurrent.TrieMap.empty)
     clones.getOrElseUpdate(Key(settings, catalogPath), {
       val clone = spark.cloneSession()
+      // Temp views of the moment of cloning: they would hide tables of the same name for ever.
+      clone.sessionState.catalog.clearTempTables()
       val conf = clone.sessionState.conf
       // Only what differs: setting a deprecated key warns on the user's screen.
       (settings ++ own).foreach { case (k, v) => if (!Try(conf.getConfString(k)).toOption.contains(v)) conf.setConfString(k, v) }

@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.optimizer.{InlineCTE, ReplaceDistinctWithAg
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.ivm.CaseClasses
 import org.apache.spark.sql.ivm.source.ChangeSource
 
 /** A base table of the view: one per table, however often the query mentions it. */
@@ -55,13 +56,7 @@ object PlanExport {
   }
 
   /** `InlineCTE(alwaysInline = true)`; how many further flags the rule has depends on Spark's version, all have defaults. */
-  private lazy val inlineAlways: Rule[LogicalPlan] = {
-    val constructor = classOf[InlineCTE].getConstructors.head
-    val flags = (2 to constructor.getParameterCount).map { i =>
-      InlineCTE.getClass.getMethod("$lessinit$greater$default$" + i).invoke(InlineCTE)
-    }
-    constructor.newInstance((java.lang.Boolean.TRUE +: flags): _*).asInstanceOf[Rule[LogicalPlan]]
-  }
+  private lazy val inlineAlways: Rule[LogicalPlan] = CaseClasses.make(classOf[InlineCTE], InlineCTE, true)
 
   def apply(
       normalized: LogicalPlan,
@@ -210,10 +205,16 @@ private class PlanExport(settings: Map[String, String], sourceOf: LogicalPlan =>
     o
   }
 
+  private def movesByItself(e: Expression): Boolean =
+    e.isInstanceOf[Nondeterministic] || (!e.deterministic && e.children.forall(_.deterministic)) ||
+      Set("CurrentDate", "CurrentTimestamp", "Now", "LocalTimestamp", "CurrentTime")(e.getClass.getSimpleName)
+
   private def opaque(plan: LogicalPlan, name: String): ObjectNode = {
     val (id, o) = newNode(plan, "opaque")
-    o.put("name", name)
-    o.put("reason", "")
+    // Its rows may move without any table moving: such a view is recomputed at every refresh.
+    val moving = plan.expressions.flatMap(_.collect { case e if movesByItself(e) => e }).headOption
+    o.put("name", moving.fold(name)(_.sql))
+    o.put("reason", if (moving.isDefined) "NON_DETERMINISTIC" else "")
     val children = o.putArray("children")
     plan.children.foreach(c => children.add(node(c)))
     plan.output.foreach(a => registry.redefineAsColumn(a, id))
