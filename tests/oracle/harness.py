@@ -213,7 +213,7 @@ class World:
                 after = source.bag()
                 difference = +(after - before) + +(before - after)
                 batch.changed[name] = difference.total()
-                if source.kind == "rewrite":
+                if source.kind == "rewrite" and before:  # an empty table has no files that could vanish
                     batch.resynced.add(name)
         return batch
 
