@@ -171,7 +171,8 @@ class World:
             # The limit keeps Spark from filtering below the sum, where rows still are that others take back: such a
             # filter may raise for a row that is not in the bag.
             bag = (
-                f"SELECT {columns} FROM (SELECT {columns}, sum(w) AS copies FROM {name} GROUP BY {columns} LIMIT 1000000) "
+                f"SELECT {columns} FROM (SELECT {columns}, sum(w) AS copies FROM {name} "
+                f"GROUP BY {columns} HAVING sum(w) > 0 LIMIT 1000000) "
                 "LATERAL VIEW explode(array_repeat(0, CAST(copies AS INT))) AS copy"
             )
         else:
@@ -212,7 +213,7 @@ class World:
                 after = source.bag()
                 difference = +(after - before) + +(before - after)
                 batch.changed[name] = difference.total()
-                if source.kind == "rewrite":
+                if source.kind == "rewrite" and before:  # an empty table has no files that could vanish
                     batch.resynced.add(name)
         return batch
 
