@@ -64,13 +64,8 @@ class Stage:
         try:
             return Counter(tuple(row) for row in self.sql(text))
         except Exception as error:
-<<<<<<< HEAD
-            condition = getattr(error, "getCondition", None)
-            return str(condition() if condition else type(error).__name__)
-=======
             get = getattr(error, "getCondition", None)
             return (get() if get else None) or type(error).__name__
->>>>>>> oracle2
 
     def check(self, *also: str) -> None:
         """``also``: reads of a view, with the view's name in braces, compared with the same read of its query."""
