@@ -269,6 +269,10 @@ class Comparison:
             return self._compare_all([view], batch)[0]
         if len(raised) == 1:
             [(side, condition)] = raised.items()
+            if any(self.world.sources[t].count == 0 for t in view.query.tables):
+                # Whether Spark looks at the other side of a join with an empty table is its physical plan's choice.
+                outcome.vacuous = f"only the {side} raises {condition}, over an empty table"
+                return outcome
             outcome.failure = f"only the {side} raises {condition}"
         elif raised["view"] != raised["truth"] and not raised["view"].startswith("IVM_"):
             outcome.failure = f"the view raises {raised['view']}, the truth {raised['truth']}"
