@@ -51,7 +51,7 @@ class View:
             partitions = [{"block": "b00", "partition": 0, "file": None, "checkpoint": None, kind: made}]
         source = {
             "id": "s0", "table": "spark_catalog.default.t", "tableId": "i", "location": "/t", "schemaHash": "h",
-            "token": f"v{version}", "manifest": changed.pop("manifest", None), "kind": "files",
+            "token": f"v{version}", "manifest": changed.pop("manifest", None), "kind": "files", "raised": 0,
         }  # fmt: skip
         report = {
             "kind": "full" if full else "incremental", "reason": "CREATED" if full else "CHANGES_APPLIED", "rowsIn": 5,

@@ -4,7 +4,6 @@ import java.util.{ArrayList => JavaList}
 
 import scala.collection.mutable
 
-import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 
@@ -75,8 +74,8 @@ class RecordingEngine extends ViewEngine {
     versions.remove(definition.location)
   }
 
-  override def newLocation(spark: SparkSession, name: TableIdentifier): String = {
+  override def locate(spark: SparkSession, definition: ViewDefinition, fresh: Boolean): String = {
     generations += 1
-    s"/recorded/${name.unquotedString}/g$generations"
+    s"/recorded/${definition.qualifiedName}/g$generations"
   }
 }
