@@ -59,9 +59,6 @@ class Engine extends ViewEngine {
     val view = runtime(spark, definition)
     val commit = view.log.latest().getOrElse(
       throw new IvmException("IVM_STATE_MISSING", Map("view" -> definition.qualifiedName, "location" -> definition.location)))
-    if (commit.planHash != view.plan.hash) {
-      throw new IvmException("IVM_STATE_OF_OTHER_PLAN", Map("view" -> definition.qualifiedName))
-    }
     Pinned(commit.version, view.read(commit), view.session)
   }
 

@@ -205,6 +205,7 @@ class Refresh(runtime: ViewRuntime) {
 
   private def rebuild(base: Option[Commit], pinned: Seq[Pin], reason: String, start: Long): Option[RefreshReport] = {
     val tokens = pinned.map(p => p.ref.id -> p.token).toMap
+    runtime.storePlan()
     if (plan.isFull) {
       val version = base.fold(0L)(_.version + 1)
       val relative = s"full/$version-${UUID.randomUUID}"
@@ -270,7 +271,7 @@ class Refresh(runtime: ViewRuntime) {
       }
       val parts = fromSources ++ fromBlocks
       if (parts.nonEmpty) {
-        val spec = runtime.blockSpec(block, if (build) None else base)
+        val spec = runtime.blockSpec(plan, block, if (build) None else base)
         spec.put("version", target)
         spec.put("attempt", attempt)
         spec.put("build", build)

@@ -9,7 +9,7 @@ import org.apache.spark.sql.AnalysisException
 import org.apache.spark.sql.catalyst.expressions.Alias
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.ivm.{IvmException, ViewDefinition}
+import org.apache.spark.sql.ivm.{IvmException, Policy, ViewDefinition}
 import org.apache.spark.sql.ivm.export.{ExportedPlan, PlanExport, SourceRef}
 import org.apache.spark.sql.ivm.source.{ChangeSources, Token}
 import org.apache.spark.sql.ivm.state.{Commit, CommitLog, IvmConf}
@@ -51,7 +51,23 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
   lazy val partitions: Int = (if (definition.location.isEmpty) None else log.latest().map(_.partitionCount))
     .orElse(IvmConf.statePartitions(spark)).getOrElse(1)
 
+  /** The plan that this view is maintained by. A state keeps the plan it was built by as long as the query means the same:
+    * a table that grew must not make another session choose another join tree and rebuild.
+    */
   lazy val plan: MaintenancePlan = {
+    val kept =
+      if (definition.location.isEmpty || definition.policy == Policy.Full) None
+      else log.latest().flatMap(c => PlanFile.read(log.directory, c.planHash, exported)).filterNot(_.isFull)
+    kept.getOrElse(requested)
+  }
+
+  /** The plan a commit's state was built by, though the policy may ask for another by now. */
+  def planOf(commit: Commit): Option[MaintenancePlan] =
+    if (commit.planHash == plan.hash) Some(plan) else PlanFile.read(log.directory, commit.planHash, exported)
+
+  def storePlan(): Unit = PlanFile.write(log.directory, plan, exported)
+
+  private def requested: MaintenancePlan = {
     val request = mapper.createObjectNode()
     request.put("verb", "plan")
     request.set[ObjectNode]("export", mapper.readTree(exported.json))
@@ -73,7 +89,7 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
     CommitLog.sha256(definition.settings.toSeq.sorted.mkString("\u0000").getBytes(UTF_8))
 
   /** The fixed part of a spec for Python: plan, directory and lineage of a block at a version. */
-  def blockSpec(block: BlockSpec, commit: Option[Commit]): ObjectNode = {
+  def blockSpec(plan: MaintenancePlan, block: BlockSpec, commit: Option[Commit]): ObjectNode = {
     val spec = mapper.createObjectNode()
     spec.set[ObjectNode]("plan", block.plan)
     spec.put("planHash", plan.hash + block.id)
@@ -112,15 +128,17 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
       val path = log.directory.resolve(commit.result.get).toString
       session.read.schema(Results.schema(exported.analyzed.output)).parquet(path).queryExecution.analyzed
     } else {
-      val block = plan.top
+      val built = planOf(commit).getOrElse(
+        throw new IvmException("IVM_STATE_OF_OTHER_PLAN", Map("view" -> definition.qualifiedName)))
+      val block = built.top
       val count = partitionsOf(block)
-      ViewPlan(exported, block, BlockScan(block, blockSpec(block, Some(commit)), count, splits(commit, count)))
+      ViewPlan(exported, block, BlockScan(block, blockSpec(built, block, Some(commit)), count, splits(commit, block, count)))
     }
   }
 
   /** More tasks only where the state is large: a task costs more than enumerating a few megabytes. */
-  private def splits(commit: Commit, count: Int): Int =
-    if (commit.stateBytes < LargeStateBytes || plan.top.isGlobal) 1
+  private def splits(commit: Commit, block: BlockSpec, count: Int): Int =
+    if (commit.stateBytes < LargeStateBytes || block.isGlobal) 1
     else math.max(1, session.sparkContext.defaultParallelism / count)
 }
 
