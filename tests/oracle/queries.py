@@ -72,7 +72,7 @@ TYPES = [
         "SELECT i4 % 3 AS m, length(s) AS l, count(*) AS n FROM f GROUP BY i4 % 3, length(s)",
     ),
     _q("types_group_by_interval", "SELECT ym, dy, count(*) AS n FROM iv GROUP BY ym, dy"),
-    _q("types_sum_interval", "SELECT k1, sum(dy) AS s FROM iv GROUP BY k1", expected=("yannakakis", "full")),
+    _q("types_sum_interval", "SELECT k1, sum(dy) AS s FROM iv GROUP BY k1", expected=("full",)),
     _q("types_carry_interval", "SELECT iv.ym, iv.dy, iv.tn, g.grp FROM iv JOIN g ON iv.k1 = g.k1"),
     _q(
         "types_filter_clause",
