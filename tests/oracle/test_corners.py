@@ -90,6 +90,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.slow
 def test_errors_come_and_go(stage: Stage) -> None:
     stage.create(**ERRORS)
     stage.check()
@@ -120,6 +121,7 @@ READS = (
 )
 
 
+@pytest.mark.slow
 def test_tables_become_empty_and_come_back(stage: Stage) -> None:
     stage.create(**EMPTY)
     steps: list[Callable[[], Any]] = [
