@@ -283,8 +283,6 @@ class Refresh(runtime: ViewRuntime) {
           val atoms = names.putArray(id)
           inputs.foreach(i => atoms.add(i.atom))
         }
-        val order = spec.putArray("sourceOrder")
-        runtime.sources.foreach(s => order.add(s.id))
         val everywhere = spec.putArray("replicated")
         if (partitions > 1) block.inputs.filter(i => block.partitionSlots(i.atom).isEmpty).foreach(i => everywhere.add(i.atom))
         val columns =
