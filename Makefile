@@ -7,6 +7,8 @@ BIN := $(abspath $(VENV))/bin
 JAR := pyspark_ivm/jars/pyspark-ivm.jar
 DELTA_VERSION := 4.4.0
 DELTA_JARS := .tools/delta-jars/delta-spark_4.2_2.13-$(DELTA_VERSION).jar .tools/delta-jars/delta-storage-$(DELTA_VERSION).jar
+# The newest of each other supported minor version; the jar is compiled on the primary one, which pyproject.toml installs.
+OTHER_SPARKS := 4.1.4 4.3.0
 SBT_VERSION := $(shell sed -n 's/^sbt.version=//p' project/build.properties)
 SBT_LAUNCH := .tools/sbt/sbt-launch-$(SBT_VERSION).jar
 SHIM := $(shell find jvm-shim -type f -not -path '*/__pycache__/*')
@@ -17,10 +19,10 @@ IN_ENV = export PATH="$(BIN):$$PATH" PYSPARK_PYTHON="$(BIN)/python" JAVA_HOME="$
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar delta-jars test test-slow test-long demo doctor lint format docs sbt-jar wheel bench clean
+.PHONY: help setup jar delta-jars test test-slow test-long test-versions demo doctor lint format docs sbt-jar wheel bench clean
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready delta-jars  ## virtual environment, Java, jar, compiled kernels, Delta jars for the tests
 
@@ -34,6 +36,9 @@ test-slow: setup  ## the slower suites (ways to run, sbt, a sample of the oracle
 
 test-long: setup  ## the whole campaign, no time limit
 	@$(IN_ENV) $(PYTEST) -m "long"
+
+test-versions: $(OTHER_SPARKS:%=.tools/spark-%/.ready) setup  ## the wheel on the other supported Sparks: compile, smoke test, shell
+	@$(IN_ENV) IVM_OTHER_PYTHONS="$(OTHER_SPARKS:%=$(abspath .tools)/spark-%/bin/python)" $(PYTEST) -m versions
 
 demo: setup  ## a shop with changing tables: recompute against refresh, EXPLAIN, demo.png
 	@$(IN_ENV) python examples/shop_demo.py
@@ -57,9 +62,8 @@ sbt-jar: $(SBT_LAUNCH) $(VENV)/.installed  ## build the shim with sbt instead: t
 wheel: $(JAR)  ## build the wheel, jar inside: dist/
 	@$(IN_ENV) python -m build --wheel --no-isolation .
 
-bench: setup  ## the benchmarks; results go to benchmarks/RESULTS.md
-	@$(IN_ENV) python benchmarks/engine.py
-	@$(IN_ENV) python benchmarks/refresh.py
+bench: setup  ## the benchmarks, on an idle machine (half an hour); results go to benchmarks/RESULTS.md and docs/how-it-works.md
+	@for script in engine refresh read milliseconds; do $(IN_ENV) python benchmarks/$$script.py || exit 1; done
 
 clean:  ## remove what was built (the environment and fetched tools stay: rm -r $(VENV) .tools)
 	rm -rf build dist target project/target project/project $(JAR) .pytest_cache .ruff_cache .mypy_cache .hypothesis demo.png
@@ -91,6 +95,15 @@ delta-jars: $(VENV)/.installed
 	@test -f $(lastword $(DELTA_JARS)) || { echo "fetching the Delta jars for the tests"; $(IN_ENV) python tools/fetch_jars.py \
 	  .tools/delta-jars io.delta:delta-spark_4.2_2.13:$(DELTA_VERSION) io.delta:delta-storage:$(DELTA_VERSION) >/dev/null 2>&1; } \
 	  || echo "no Delta jars (offline?): what needs them is skipped"
+
+# The very wheel that people install, in an environment of its own for each Spark.
+.tools/spark-%/.ready: $(JAR) pyproject.toml $(wildcard pyspark_ivm/*.py pyspark_ivm/*/*.py)
+	@echo "environment with Spark $*"
+	@test -x .tools/spark-$*/bin/python || $(PYTHON) -m venv .tools/spark-$*
+	@rm -rf .tools/spark-$*/wheel && $(IN_ENV) python -m build --wheel --no-isolation --outdir .tools/spark-$*/wheel . >/dev/null
+	@.tools/spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps .tools/spark-$*/wheel/*.whl
+	@.tools/spark-$*/bin/python -m pip install --quiet --disable-pip-version-check pyspark==$* .tools/spark-$*/wheel/*.whl
+	@touch $@
 
 $(SBT_LAUNCH): | $(VENV)/.installed
 	@$(IN_ENV) python tools/fetch_jars.py $(dir $@) org.scala-sbt:sbt-launch:$(SBT_VERSION)

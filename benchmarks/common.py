@@ -18,6 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 RESULTS = pathlib.Path(__file__).parent / "RESULTS.md"
+#: Generated data, tables and state: a few gigabytes at 10^7 rows, kept for the next run.
+DIRECTORY = pathlib.Path(__file__).parent.parent / ".tools" / "bench"
 SCHEMA = "ivm_bench"
 ORDERS_A_CUSTOMER = 10
 LINES_AN_ORDER = 4

@@ -1,6 +1,6 @@
 """What reading a view costs: a large view of joined rows against the same rows in Parquet.
 
-    python benchmarks/read.py --dir /somewhere --rows 10000000
+    python benchmarks/read.py --rows 10000000
 
 Full read to a noop sink, point lookup, LIMIT 10 and count(*), medians of 7. The view is read ON DEMAND, so no refresh
 is in the times; ``refresh on read`` is the same point lookup with the check of the sources in it.
@@ -72,7 +72,7 @@ def report(spark: Any, results: list[tuple[str, float, float]], rows: int, repea
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", type=pathlib.Path, required=True, help="generated data (kept), tables and state")
+    parser.add_argument("--dir", type=pathlib.Path, default=common.DIRECTORY, help="generated data (kept), tables and state")
     parser.add_argument("--rows", type=lambda text: int(float(text)), default=10**7)
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--no-write", action="store_true", help="print only, leave RESULTS.md as it is")

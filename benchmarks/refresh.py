@@ -1,6 +1,6 @@
 """What a refresh costs: against recomputing the query, and against a bare mapInArrow job over the same changes.
 
-    python benchmarks/refresh.py --dir /somewhere --max 10000000
+    python benchmarks/refresh.py --max 10000000
 
 The view: customer ⋈ orders ⋈ lineitem, SUM and COUNT by segment. A change of m rows is m/5 new orders and the rest line
 items, half of them of the new orders (m = 1: one line item); on ``delta-mix`` a fifth of it is deletes, a fifth updates.
@@ -24,7 +24,9 @@ QUERY = (
 )
 VIEW = f"{SCHEMA}.revenue"
 KEY_LIMIT = 2500  # customers of the smallest size: changes meet the same partners at every size
-WARM_UP = 2
+WARM_UP = 2  # rounds of each case
+WARM_UP_SESSION = 15  # rounds before the first case: the JVM compiles what refresh, bare job and recompute run
+FIRST_WARM_UP = 100  # their numbers, apart from those of the measured rounds, which are thus the same at every size
 
 FLAT_TIME, BARE_JOB, SPEED_UP = 1.3, 1.5, 15.0  # the issue's targets
 TARGET_CHANGE = 1000
@@ -42,14 +44,13 @@ class Case:
     kinds: set[str] = field(default_factory=set)
     rows_in: set[int] = field(default_factory=set)
     touched: set[str] = field(default_factory=set)
-    equal: bool = False
 
 
 class Changes:
     """Makes changes that are a function of the round and the size of the change, never of the base."""
 
-    def __init__(self, spark: Any, source: str, rows: int) -> None:
-        self.spark, self.source, self.round, self.rows = spark, source, 0, rows
+    def __init__(self, spark: Any, source: str, rows: int, before: int = 0) -> None:
+        self.spark, self.source, self.round, self.rows = spark, source, before, rows
 
     def apply(self, change: int) -> None:
         self.round += 1
@@ -149,7 +150,30 @@ def touched(spark: Any) -> str:
     return next((row["value"] for row in rows if row["key"] == "last_refresh_touched"), "")
 
 
-def measure(spark: Any, directory: pathlib.Path, source: str, rows: int, sizes: list[int], repeat: int) -> list[Case]:
+@dataclass
+class Round:
+    bare: float
+    refresh: float
+    read: float
+    recompute: float
+    report: Any
+
+
+def round_(spark: Any, directory: pathlib.Path, source: str, changes: Changes, size: int) -> Round:
+    position = Position(spark, directory, source)
+    changes.apply(size)
+    bare, _ = milliseconds(lambda: bare_job(position))
+    refresh, [report] = milliseconds(lambda: spark.sql(f"REFRESH INCREMENTAL VIEW {VIEW}").collect())
+    read, mine = milliseconds(lambda: spark.sql(f"SELECT * FROM {VIEW}").collect())
+    recompute, theirs = milliseconds(lambda: spark.sql(QUERY).collect())
+    if sorted(map(tuple, mine)) != sorted(map(tuple, theirs)):
+        raise SystemExit(f"wrong answer: {source}, {changes.rows} rows, {size} changed: {mine} != {theirs}")
+    return Round(bare, refresh, read, recompute, report)
+
+
+def measure(
+    spark: Any, directory: pathlib.Path, source: str, rows: int, sizes: list[int], repeat: int, warm_up: int
+) -> list[Case]:
     kind = "parquet" if source == "parquet" else "delta"
     common.create_tables(spark, directory, rows, kind)
     build, _ = milliseconds(
@@ -157,30 +181,23 @@ def measure(spark: Any, directory: pathlib.Path, source: str, rows: int, sizes: 
     )
     print(f"{source}, {power(rows)} rows: built in {build:,.0f} ms", flush=True)
     changes, cases = Changes(spark, source, rows), []
+    others = Changes(spark, source, rows, before=FIRST_WARM_UP)
+    for _ in range(warm_up):
+        round_(spark, directory, source, others, TARGET_CHANGE)
     for size in sizes:
         if not changes.possible(size, repeat + WARM_UP):
             print(f"  {size:,} changed rows: more deletes and updates than {power(rows)} rows have, left out")
             continue
         case = Case(source, rows, size)
         for number in range(WARM_UP + repeat):
-            position = Position(spark, directory, source)
-            changes.apply(size)
-            bare, _ = milliseconds(lambda p=position: bare_job(p))
-            refresh, [report] = milliseconds(lambda: spark.sql(f"REFRESH INCREMENTAL VIEW {VIEW}").collect())
-            read, mine = milliseconds(lambda: spark.sql(f"SELECT * FROM {VIEW}").collect())
-            recompute, theirs = milliseconds(lambda: spark.sql(QUERY).collect())
-            case.equal = sorted(map(tuple, mine)) == sorted(map(tuple, theirs))
-            if not case.equal:
-                raise SystemExit(
-                    f"wrong answer after round {number} of {source}, {rows} rows, {size} changed: {mine} != {theirs}"
-                )
+            done = round_(spark, directory, source, changes, size)
             if number >= WARM_UP:
-                case.bare.append(bare)
-                case.refresh.append(refresh)
-                case.read.append(read)
-                case.recompute.append(recompute)
-                case.kinds.add(report["kind"])
-                case.rows_in.add(report["rows_in"])
+                case.bare.append(done.bare)
+                case.refresh.append(done.refresh)
+                case.read.append(done.read)
+                case.recompute.append(done.recompute)
+                case.kinds.add(done.report["kind"])
+                case.rows_in.add(done.report["rows_in"])
                 case.touched.add(touched(spark))
         cases.append(case)
         print(
@@ -250,7 +267,7 @@ def report(spark: Any, cases: list[Case], repeat: int) -> str:
     lines = [
         "## Refresh: `python benchmarks/refresh.py`",
         "",
-        f"{common.machine(spark)}. Medians of {repeat} after {WARM_UP} warm-up rounds. `customer ⋈ orders ⋈ lineitem`, SUM and COUNT by segment.",
+        f"{common.machine(spark)}. Medians of {repeat} after {WARM_UP} warm-up rounds ({WARM_UP_SESSION} more for each source); every answer compared with the recompute. `customer ⋈ orders ⋈ lineitem`, SUM and COUNT by segment.",
         "",
         "| source | base rows | changed rows | recompute | refresh | bare job | read | refresh/bare | recompute/refresh | rows_in | touched | kind |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|",
@@ -270,7 +287,7 @@ def numbers(text: str) -> list[int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", type=pathlib.Path, required=True, help="generated data (kept), tables and state")
+    parser.add_argument("--dir", type=pathlib.Path, default=common.DIRECTORY, help="generated data (kept), tables and state")
     parser.add_argument("--rows", type=numbers, default=[10**5, 10**6, 10**7])
     parser.add_argument("--max", type=float, default=10**7, help="leave out larger sizes")
     parser.add_argument("--changes", type=numbers, default=[1, 1000, 100_000])
@@ -286,7 +303,15 @@ def main() -> None:
         for source in sources
         for rows in options.rows
         if rows <= options.max
-        for case in measure(spark, directory, source, rows, options.changes, options.repeat)
+        for case in measure(
+            spark,
+            directory,
+            source,
+            rows,
+            options.changes,
+            options.repeat,
+            0 if rows > options.rows[0] else WARM_UP_SESSION,
+        )
     ]
     text = report(spark, cases, options.repeat)
     print(text)

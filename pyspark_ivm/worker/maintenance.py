@@ -6,6 +6,7 @@ consolidated batch); what a summary does not name as ``ok`` never happened.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -122,6 +123,8 @@ class PartitionTask:
         self.encoders: dict[int, AtomEncoder] = {}
         self.failure: dict[str, Any] | None = None
         self.held: store.Held | None = None
+        self.ms: dict[str, float] = {}  # by phase; reading the input counts for nobody
+        start = time.perf_counter()
         try:
             if self.build:
                 self.held = store.Held(BlockState(layout), spec["planHash"], frozenset())
@@ -135,6 +138,12 @@ class PartitionTask:
             self.held.before = None  # the undo of the batch before is gone
         except StateDamaged as e:
             self._fail("STATE_DAMAGED", str(e))
+        self._lap("state", start)
+
+    def _lap(self, phase: str, start: float) -> float:
+        now = time.perf_counter()
+        self.ms[phase] = round(self.ms.get(phase, 0.0) + (now - start) * 1000, 3)
+        return now
 
     def _fail(self, reason: str, detail: str) -> None:
         self.failure = {"status": "failed", "reason": reason, "detail": detail}
@@ -142,9 +151,14 @@ class PartitionTask:
     def add(self, atom: int, rows: pa.RecordBatch) -> None:
         if self.failure or self.held is None:
             return
+        start = time.perf_counter()
         self._count(atom, rows)
-        if atom < 0:
-            return
+        if atom >= 0:
+            self._consolidate(atom, rows)
+        self._lap("consolidate", start)
+
+    def _consolidate(self, atom: int, rows: pa.RecordBatch) -> None:
+        assert self.held is not None
         if atom not in self.encoders:
             self.encoders[atom] = AtomEncoder(self.layout, atom)
         state = self.held.state
@@ -230,10 +244,12 @@ class PartitionTask:
         emission: Iterable[Emission] = ()
         resynced: dict[int, int] = {}
         changed: int | None
+        start = time.perf_counter()
         try:
             if self.build:
                 state.build()
                 changed = state.live_rows()
+                start = self._lap("apply", start)
                 if self.layout.plan.emits:
                     emission = whole_output(state)
                 checkpoint = store.write_checkpoint(held, spec["directory"], f"checkpoints/{name}", spec["version"])
@@ -248,6 +264,7 @@ class PartitionTask:
                     changed = state.rows_changed()
                 if self.layout.plan.partials and len(spec.get("partitions") or ()) > 1:
                     changed = None  # a group's row may be spread over partitions
+                start = self._lap("apply", start)
                 if deltas:
                     file = store.write_change(held, spec["directory"], f"changes/{name}", spec["version"], deltas)
                     if store.checkpoint_due(held, spec.get("checkpointRatio", 0.5)):
@@ -261,6 +278,7 @@ class PartitionTask:
                 store.put_back(spec["directory"], self.partition, held)
             self._fail(e.reason, e.detail)
             return {**head, **(self.failure or {})}, ()
+        self._lap("write", start)
         store.put_back(spec["directory"], self.partition, held)
         return {
             **head,
@@ -276,6 +294,7 @@ class PartitionTask:
             "liveErrorsDelta": state.live_errors() - self.errors_before,
             "stateBytes": state.bytes,
             "stateBytesDelta": state.bytes - self.bytes_before,
+            "ms": self.ms,
         }, emission
 
     def _rows_in(self, resynced: dict[int, int]) -> dict[str, int]:

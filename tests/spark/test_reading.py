@@ -119,6 +119,41 @@ def test_one_execution_reads_one_version(sales: Shop, adaptive: str) -> None:
         sales.spark.conf.unset("spark.sql.adaptive.enabled")
 
 
+def test_all_views_of_an_execution_are_pinned_at_once(sales: Shop) -> None:
+    """v is read by the first stage, which takes its time; w, by the last one, must not see what came meanwhile."""
+    from pyspark.sql.functions import udf
+
+    @udf("bigint")
+    def slowly(n: int) -> int:
+        import time
+
+        time.sleep(1.5)
+        return n
+
+    sales.spark.udf.register("slowly", slowly)
+    sales.sql("CREATE INCREMENTAL VIEW w AS SELECT c, count(*) AS n FROM orders GROUP BY c")
+    sales.sql("INSERT INTO orders VALUES (14, 2, 100)")
+    schema = sales.schema
+
+    def insert_when_pinned() -> None:
+        session = sales.spark.newSession()
+        while session.sql(f"DESCRIBE INCREMENTAL VIEW {schema}.v").where("key = 'version'").collect()[0].value == "0":
+            pass
+        session.sql(f"INSERT INTO {schema}.orders VALUES (15, 2, 1), (16, 2, 1)")
+
+    thread = threading.Thread(target=insert_when_pinned)
+    thread.start()
+    query = (
+        "SELECT /*+ BROADCAST(a) */ a.n, w.n FROM (SELECT region, slowly(n) AS n FROM v WHERE region = 'south') a "
+        "CROSS JOIN w WHERE w.c = 2"
+    )
+    try:
+        assert sales.rows(query) == [(2, 2)]
+    finally:
+        thread.join()
+    assert sales.rows(query) == [(4, 4)]
+
+
 def test_exchanges_are_reused(sales: Shop) -> None:
     sales.spark.conf.set("spark.sql.adaptive.enabled", "false")
     sales.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")

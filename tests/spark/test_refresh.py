@@ -92,6 +92,30 @@ def test_strict_refuses_a_resync(sales: Shop) -> None:
     sales.same(SALES)
 
 
+def test_auto_rebuilds_when_that_is_cheaper(shop: Shop) -> None:
+    query = "SELECT k % 10 AS g, sum(k) AS s, count(*) AS n FROM t GROUP BY k % 10"
+    shop.sql(
+        "CREATE TABLE t (k BIGINT) USING parquet",
+        "INSERT INTO t SELECT id FROM range(0, 10, 1, 1)",
+        f"CREATE INCREMENTAL VIEW v AS {query}",
+        f"CREATE INCREMENTAL VIEW w REFRESH POLICY INCREMENTAL AS {query}",
+    )
+    # Nearly the whole table, and by its bytes more than 10,000 rows, but it is not: never below that.
+    shop.sql("INSERT INTO t SELECT id FROM range(0, 9999, 1, 1)")
+    assert shop.refreshed() == (1, "incremental", "CHANGES_APPLIED")
+    shop.sql("INSERT INTO t SELECT id FROM range(0, 40000, 1, 1)")
+    forecast = shop.sql("EXPLAIN REFRESH INCREMENTAL VIEW v").collect()[0].plan
+    assert "Kind: full" in forecast and "FULL_IS_CHEAPER: 40000 rows of about" in forecast, forecast
+    assert shop.refreshed() == (2, "full", "FULL_IS_CHEAPER")
+    assert '"changedRows":40000' in shop.history()[-1].estimates
+    shop.same(query)
+    assert shop.refreshed("w") == (1, "incremental", "CHANGES_APPLIED")
+    shop.same(query, "w")
+    shop.sql("INSERT INTO t SELECT id FROM range(0, 12000, 1, 1)")  # large, but small against the table
+    assert shop.refreshed() == (3, "incremental", "CHANGES_APPLIED")
+    shop.same(query)
+
+
 def test_what_is_not_incremental_says_so(sales: Shop) -> None:
     query = "SELECT region, max(o) AS m FROM orders o LEFT JOIN customers c ON o.c = c.c GROUP BY region"
     for policy in ("INCREMENTAL", "INCREMENTAL STRICT"):

@@ -104,7 +104,7 @@ class Engine extends ViewEngine {
     val commit = view.log.latest()
     val forecast = new Refresh(view).forecast()
     // The planner's reasons name tables and expressions; what a refresh alone decides needs no parameters.
-    val sentence = view.plan.reasons.find(_.code == forecast.reason).fold(Conditions.sentence(forecast.reason))(_.sentence)
+    val sentence = view.plan.reasons.find(_.code == forecast.reason).fold(Conditions.sentence(forecast.reason, forecast.parameters))(_.sentence)
     val lines = forecast.sources.map { case (table, kind, what) => s"  $table ($kind): $what" }
     s"""Refresh of incremental view ${definition.qualifiedName} at version ${commit.fold("none")(_.version.toString)}
        |Kind: ${forecast.kind}

@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.util.truncatedString
 import org.apache.spark.sql.classic.Dataset
 import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
 import org.apache.spark.sql.execution.metric.SQLMetrics
-import org.apache.spark.sql.ivm.catalog.{IncrementalViewRelation, ViewCatalog}
+import org.apache.spark.sql.ivm.catalog.IncrementalViewRelation
 
 /** Reads an incremental view: refreshes it (ON READ) or looks up its version (ON DEMAND), once per execution, on the driver,
   * then enumerates the state at that version. Planning and EXPLAIN never get here.
@@ -27,7 +27,8 @@ case class IncrementalViewScanExec(
   override lazy val metrics = Map(
     "numOutputRows" -> SQLMetrics.createMetric(sparkContext, "number of output rows"),
     "viewVersion" -> SQLMetrics.createMetric(sparkContext, "view version"),
-    "refreshTime" -> SQLMetrics.createTimingMetric(sparkContext, "time to pin the version"))
+    "refreshTime" -> SQLMetrics.createTimingMetric(sparkContext, "time to pin the version"),
+    "planTime" -> SQLMetrics.createTimingMetric(sparkContext, "time to plan the read"))
 
   /** EXPLAIN CODEGEN prepares too, to generate code; only an execution of the query itself pins. */
   override protected def doPrepare(): Unit = if (Pins.executing(session)) pin()
@@ -47,7 +48,9 @@ case class IncrementalViewScanExec(
     val all: LogicalPlan = Project(names, view)
     val filtered = filters.reduceOption(And(_, _)).fold(all)(Filter(_, all))
     val limited = limit.fold[LogicalPlan](Project(output, filtered))(n => LocalLimit(Literal(n), Project(output, filtered)))
+    val start = System.nanoTime()
     val inner = pinned.session.withActive(Dataset.ofRows(pinned.session, limited).queryExecution.executedPlan)
+    longMetric("planTime").set((System.nanoTime() - start) / 1000000)
     val rows = longMetric("numOutputRows")
     pinned.session.withActive(started(inner)).mapPartitionsInternal { iterator =>
       iterator.map { row =>
@@ -83,50 +86,4 @@ case class IncrementalViewScanExec(
     s"""$formattedNodeName
        |${simpleString(conf.maxToStringFields)}
        |""".stripMargin
-}
-
-/** One version of one view, fixed for an execution: the logical plan that delivers it and the session to run it in. */
-case class Pinned(version: Long, plan: LogicalPlan, session: org.apache.spark.sql.classic.SparkSession)
-
-/** The pins of running executions. All scans of a view in one execution, subqueries included, read the same version;
-  * the next execution of the same DataFrame takes a new one.
-  */
-object Pins {
-  import org.apache.spark.sql.classic.SparkSession
-  import org.apache.spark.sql.execution.SQLExecution
-
-  private val Kept = 256
-
-  /** Computed once, by the first scan that asks; the others wait for it. A failure is not kept. */
-  private class Pin(compute: => Pinned) { lazy val value: Pinned = compute }
-
-  private val pins = new java.util.LinkedHashMap[String, Pin](16, 0.75f, true) {
-    override def removeEldestEntry(e: java.util.Map.Entry[String, Pin]): Boolean = size > Kept
-  }
-
-  def of(spark: SparkSession, relation: IncrementalViewRelation): Pinned = {
-    def fresh: Pinned = Engine.instance.pin(spark, ViewCatalog.load(spark, relation.name))
-    val context = spark.sparkContext
-    Option(context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)) match {
-      case None => fresh
-      case Some(id) =>
-        val key = s"${context.applicationId} $id ${relation.viewId}"
-        pins.synchronized(pins.computeIfAbsent(key, _ => new Pin(fresh))).value
-    }
-  }
-
-  /** A query runs, other than one that explains a query. */
-  def executing(spark: SparkSession): Boolean =
-    Option(spark.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY))
-      .flatMap(id => Option(SQLExecution.getQueryExecution(id.toLong)))
-      .exists(!_.logical.isInstanceOf[org.apache.spark.sql.execution.command.ExplainCommand])
-
-  /** For EXPLAIN: the newest committed version; never refreshes. */
-  def describe(spark: SparkSession, relation: IncrementalViewRelation): (String, String) =
-    try {
-      val status = Engine.instance.status(spark, ViewCatalog.load(spark, relation.name))
-      (status.version.toString, status.strategy)
-    } catch {
-      case scala.util.control.NonFatal(e) => ("unknown", e.getClass.getSimpleName)
-    }
 }

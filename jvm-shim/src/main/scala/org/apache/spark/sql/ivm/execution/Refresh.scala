@@ -28,6 +28,7 @@ class Refresh(runtime: ViewRuntime) {
   private val log = runtime.log
   private val plan = runtime.plan
   private val policy = runtime.definition.policy
+  private val watch = new Stopwatch
 
   /** Every source at the point this refresh takes it to. */
   private case class Pin(ref: SourceRef, token: Option[Token], record: Option[SourceRecord]) {
@@ -46,8 +47,11 @@ class Refresh(runtime: ViewRuntime) {
       else writing.fold(token.flatMap(t => log.writeManifest(t.payload)))(Await.result(_, Duration.Inf))
   }
 
-  private def pins(base: Option[Commit]): Seq[Pin] = runtime.sources.map { ref =>
-    Pin(ref, ref.source.current(), base.flatMap(_.sources.find(_.id == ref.id)))
+  private def pins(base: Option[Commit]): Seq[Pin] = {
+    val sources = watch.time("analysis")(runtime.sources) // once a session, unless the definition changed
+    watch.time("source versions")(sources.map { ref =>
+      Pin(ref, ref.source.current(), base.flatMap(_.sources.find(_.id == ref.id)))
+    })
   }
 
   def create(): RefreshReport = run(_ => Some("CREATED"))
@@ -73,7 +77,7 @@ class Refresh(runtime: ViewRuntime) {
     var attempt = 1
     var result: Option[RefreshReport] = None
     while (result.isEmpty) {
-      val base = log.latest()
+      val base = watch.time("newest commit")(log.latest())
       result = once(base, wantFull(base), start)
       attempt += 1
       if (result.isEmpty && attempt > MaxAttempts) {
@@ -102,48 +106,62 @@ class Refresh(runtime: ViewRuntime) {
   private def unmoved(base: Commit, start: Long): RefreshReport =
     RefreshReport(runtime.definition.qualifiedName, base.version, "none", "NO_CHANGES", 0L, Some(0L), elapsed(start))
 
-  /** What a refresh would do now, without doing it: EXPLAIN REFRESH. */
+  /** What a refresh would do now, without doing it: EXPLAIN REFRESH. Reads listings and logs, and counts a large change; applies nothing. */
   def forecast(): Forecast = runtime.session.withActive {
     val base = log.latest()
     val pinned = pins(base)
+    val moved = pinned.filter(p => p.moved || p.recreated)
+    val changes = if (base.isEmpty) Nil else changesOf(moved)
     val sources = pinned.map { p =>
-      val what =
-        if (p.recreated) "recreated, will be re-read"
-        else if (p.token.isEmpty) "has no versions, will be re-read and compared"
-        else if (p.moved) s"moved to ${p.token.get.text}"
-        else "not moved"
+      val what = changes.find(_._1 eq p).map(_._2) match {
+        case Some(Changes.Resync(code, parameters)) => s"will be re-read and compared ($code: ${Conditions.sentence(code, parameters)})"
+        case Some(_) => s"moved to ${p.token.fold("(no version)")(_.text)}"
+        case None => "not moved"
+      }
       (p.ref.source.table, p.ref.source.kind, what)
     }
-    val moved = pinned.exists(p => p.moved || p.recreated)
-    val (kind, reason) = wanted(full = false)(base) match {
-      case Some(code) if moved || runtime.nonDeterministic => ("full", code)
-      case _ if moved => ("incremental", "CHANGES_APPLIED")
-      case _ => ("none", "NO_CHANGES")
+    val (kind, reason, cost) = wanted(full = false)(base) match {
+      case Some(code) if moved.nonEmpty || runtime.nonDeterministic => ("full", code, None)
+      case _ if moved.isEmpty || changes.forall(_._2 == Changes.None) => ("none", "NO_CHANGES", None)
+      case _ => weigh(changes) match {
+        case Some(cost) if cost.rebuild => ("full", LargeChange, Some(cost))
+        case cost => ("incremental", resyncReason(changes).getOrElse("CHANGES_APPLIED"), cost)
+      }
     }
-    Forecast(kind, reason, sources)
+    Forecast(kind, reason, cost.fold(Map.empty[String, String])(_.parameters), sources)
   }
 
   // ---- incremental ---------------------------------------------------------------------------------------------------
 
   private def incremental(base: Commit, pinned: Seq[Pin], moved: Seq[Pin], start: Long): Option[RefreshReport] = {
-    val changes: Seq[(Pin, Changes)] = moved.map { p =>
-      val change =
-        if (p.recreated) Changes.Resync("RESYNC_TABLE_RECREATED", Map("table" -> p.ref.source.table))
-        else p.token match {
-          case None => Changes.Resync("RESYNC_NO_CHANGE_SOURCE", Map("table" -> p.ref.source.table))
-          case Some(to) =>
-            val record = p.record.get
-            record.token match {
-              case Some(from) => p.ref.source.changes(Token(from, log.readManifest(record.manifest)), to)
-              case None => Changes.Resync("RESYNC_NO_CHANGE_SOURCE", Map("table" -> p.ref.source.table))
-            }
-        }
-      (p, change)
+    val changes = changesOf(moved)
+    weigh(changes) match {
+      case Some(cost) if cost.rebuild => rebuild(Some(base), pinned, LargeChange, start, Some(cost))
+      case cost => apply(base, pinned, changes, start, cost)
     }
-    apply(base, pinned, changes, start)
   }
 
-  private def apply(base: Commit, pinned: Seq[Pin], changes: Seq[(Pin, Changes)], start: Long): Option[RefreshReport] = {
+  private def changesOf(moved: Seq[Pin]): Seq[(Pin, Changes)] = watch.time("changes")(
+    moved.map { p =>
+      val change =
+        if (p.recreated) Changes.Resync("RESYNC_TABLE_RECREATED", Map("table" -> p.ref.source.table))
+        else (for (to <- p.token; record <- p.record; from <- record.token)
+          yield p.ref.source.changes(Token(from, log.readManifest(record.manifest)), to))
+          .getOrElse(Changes.Resync("RESYNC_NO_CHANGE_SOURCE", Map("table" -> p.ref.source.table)))
+      (p, change)
+    })
+
+  /** Only AUTO may choose: under the other policies a change is applied whatever it costs. */
+  private def weigh(changes: Seq[(Pin, Changes)]): Option[RefreshCost] =
+    if (policy != Policy.Auto) None
+    else RefreshCost.weigh(
+      changes.map { case (p, c) => (p.ref.source, c) }, runtime.sources.map(_.source), rows => Dataset.ofRows(session, rows.plan).count())
+
+  private def resyncReason(changes: Seq[(Pin, Changes)]): Option[String] =
+    changes.collectFirst { case (_, r: Changes.Resync) => r.code }
+
+  private def apply(
+      base: Commit, pinned: Seq[Pin], changes: Seq[(Pin, Changes)], start: Long, cost: Option[RefreshCost] = None): Option[RefreshReport] = {
     val resyncs = changes.collect { case (p, r: Changes.Resync) => (p, r) }
     if (resyncs.nonEmpty && policy == Policy.Strict) {
       val (p, r) = resyncs.head
@@ -152,11 +170,11 @@ class Refresh(runtime: ViewRuntime) {
         "reason" -> Conditions.sentence(r.code, r.parameters)))
     }
     val rows: Map[String, SignedRows] = changes.collect {
-      case (p, Changes.Rows(r)) => p.ref.id -> r
+      case (p, Changes.Rows(r, _)) => p.ref.id -> r
       case (p, _: Changes.Resync) => p.ref.id -> p.ref.source.snapshot(p.token)
     }.toMap
     if (rows.isEmpty) {
-      commit(Some(base), pinned, Nil, None, base.liveErrors, base.stateBytes, "none", "NO_CHANGES", 0L, Some(0L), 0L, Map.empty, start)
+      commit(Some(base), pinned, Work("none", "NO_CHANGES", 0L, Some(0L), base.liveErrors, base.stateBytes), start)
     } else {
       changes.foreach(_._1.storeMeanwhile())
       val job = runJob(Some(base), rows, resyncs.map(_._1.ref.id).toSet, build = false)
@@ -174,10 +192,11 @@ class Refresh(runtime: ViewRuntime) {
           if (nothing && unversioned) Some(unmoved(base, start))
           else {
             val kind = if (nothing) "none" else "incremental"
-            val reason = if (nothing) "NO_CHANGES" else resyncs.headOption.fold("CHANGES_APPLIED")(_._2.code)
-            commit(Some(base), pinned, job.records, None, job.liveErrors(base), job.stateBytes(base), kind, reason,
-              job.rowsIn, if (nothing) Some(0L) else changed(job), job.touched,
-              raised(pinned, job, fresh = resyncs.map(_._1.ref.id).toSet), start)
+            val reason = if (nothing) "NO_CHANGES" else resyncReason(changes).getOrElse("CHANGES_APPLIED")
+            commit(Some(base), pinned, Work(
+              kind, reason, job.rowsIn, if (nothing) Some(0L) else changed(job), job.liveErrors(base), job.stateBytes(base),
+              records = job.records, touched = job.touched, cost = cost,
+              raised = raised(pinned, job, fresh = resyncs.map(_._1.ref.id).toSet)), start)
           }
       }
     }
@@ -203,7 +222,8 @@ class Refresh(runtime: ViewRuntime) {
 
   // ---- full ----------------------------------------------------------------------------------------------------------
 
-  private def rebuild(base: Option[Commit], pinned: Seq[Pin], reason: String, start: Long): Option[RefreshReport] = {
+  private def rebuild(
+      base: Option[Commit], pinned: Seq[Pin], reason: String, start: Long, cost: Option[RefreshCost] = None): Option[RefreshReport] = {
     val tokens = pinned.map(p => p.ref.id -> p.token).toMap
     runtime.storePlan()
     if (plan.isFull) {
@@ -213,7 +233,7 @@ class Refresh(runtime: ViewRuntime) {
       val result = CountRows(counted, Results.renamed(runtime.recompute(tokens)))
       Dataset.ofRows(session, result).write.parquet(log.directory.resolve(relative).toString)
       val bytes = directorySize(log.directory.resolve(relative))
-      commit(base, pinned, Nil, Some(relative), 0L, bytes, "full", reason, counted.value, None, 0L, Map.empty, start)
+      commit(base, pinned, Work("full", reason, counted.value, None, 0L, bytes, result = Some(relative)), start)
     } else {
       val rows = pinned.map(p => p.ref.id -> p.ref.source.snapshot(p.token)).toMap
       val job = runJob(None, rows, Set.empty, build = true, version = base.fold(0L)(_.version + 1))
@@ -225,8 +245,9 @@ class Refresh(runtime: ViewRuntime) {
           throw new IvmException("IVM_REFRESH_FAILED", Map(
             "view" -> runtime.definition.qualifiedName, "detail" -> s"$code: $detail"))
       }
-      commit(base, pinned, job.records, None, job.totalErrors, job.totalBytes, "full", reason, job.rowsIn, None, job.touched,
-        raised(pinned, job, fresh = pinned.map(_.ref.id).toSet), start)
+      commit(base, pinned, Work(
+        "full", reason, job.rowsIn, None, job.totalErrors, job.totalBytes, records = job.records, touched = job.touched, cost = cost,
+        raised = raised(pinned, job, fresh = pinned.map(_.ref.id).toSet)), start)
     }
   }
 
@@ -255,7 +276,7 @@ class Refresh(runtime: ViewRuntime) {
     var counted = Set.empty[String]
     val outputs = scala.collection.mutable.LinkedHashMap.empty[String, LogicalPlan]
     val loose = scala.collection.mutable.LinkedHashMap.empty[String, LogicalPlan]
-    plan.blocks.foreach { block =>
+    watch.time("plan")(plan.blocks.foreach { block =>
       val partitions = runtime.partitionsOf(block)
       val input = new BlockInput(runtime.exported, block, partitions)
       val own = block.inputs.flatMap(_.source).distinct.filter(rows.contains)
@@ -293,12 +314,20 @@ class Refresh(runtime: ViewRuntime) {
         outputs(block.id) = maintained
         loose(block.id) = maintained
       }
-    }
+    })
     val summaries = loose.values.flatMap { job =>
       val s = job.output.last
       val narrow = org.apache.spark.sql.catalyst.plans.logical.Project(Seq(s), job)
-      Dataset.ofRows(session, narrow).collect().toSeq.filterNot(_.isNullAt(0)).map(r => mapper.readTree(r.getString(0)))
+      val query = watch.time("plan") {
+        val made = Dataset.ofRows(session, narrow)
+        made.queryExecution.executedPlan
+        made
+      }
+      watch.time("job")(query.collect()).toSeq.filterNot(_.isNullAt(0)).map(r => mapper.readTree(r.getString(0)))
     }.toSeq
+    // Of the slowest partition: the others ran beside it. Part of `job`.
+    summaries.map(s => Option(s.get("ms")).toSeq.flatMap(_.properties().asScala)).maxByOption(_.map(_.getValue.asDouble).sum)
+      .foreach(_.foreach(e => watch.add(s"worker: ${e.getKey}", (e.getValue.asDouble * 1e6).toLong)))
     val insertOnly = rows.collect { case (id, r) if r.insertOnly && !resync(id) => counters(id).value.longValue }.sum
     JobResult(summaries, insertOnly)
   }
@@ -311,20 +340,17 @@ class Refresh(runtime: ViewRuntime) {
 
   // ---- the commit ----------------------------------------------------------------------------------------------------
 
-  private def commit(
-      base: Option[Commit], pinned: Seq[Pin], records: Seq[PartitionRecord], result: Option[String], liveErrors: Long,
-      stateBytes: Long, kind: String, reason: String, rowsIn: Long, rowsChanged: Option[Long], touched: Long,
-      raised: Map[String, Long], start: Long): Option[RefreshReport] = {
-    val duration = elapsed(start)
-    val sources = pinned.map { p =>
+  private def commit(base: Option[Commit], pinned: Seq[Pin], work: Work, start: Long): Option[RefreshReport] = {
+    val sources = watch.time("manifests")(pinned.map { p =>
       val schema = p.ref.relations.head.output.map(a => s"${a.name} ${a.dataType.catalogString}").mkString(",")
       SourceRecord(
         p.ref.id, p.ref.source.table, p.ref.source.tableId, p.ref.source.tableId,
         CommitLog.sha256(schema.getBytes("UTF-8")), p.token.map(_.text),
         p.manifest,
         p.ref.source.kind,
-        raised.getOrElse(p.ref.id, if (kind == "full") 0L else p.record.fold(0L)(_.raised)))
-    }
+        work.raised.getOrElse(p.ref.id, if (work.kind == "full") 0L else p.record.fold(0L)(_.raised)))
+    })
+    val duration = elapsed(start)
     val commit = Commit(
       version = base.fold(0L)(_.version + 1),
       parent = base.fold("")(_.hash),
@@ -337,15 +363,15 @@ class Refresh(runtime: ViewRuntime) {
       hashFunction = s"xxhash64(${BlockInput.Seed})",
       strategy = plan.strategy,
       sources = sources,
-      partitions = records,
+      partitions = work.records,
       report = ReportRecord(
-        kind, reason, rowsIn, rowsChanged, duration, System.currentTimeMillis(), s"""{"touched": $touched}"""),
-      liveErrors = liveErrors,
-      stateBytes = stateBytes,
-      result = result)
+        work.kind, work.reason, work.rowsIn, work.rowsChanged, duration, System.currentTimeMillis(), work.estimates(watch)),
+      liveErrors = work.liveErrors,
+      stateBytes = work.stateBytes,
+      result = work.result)
     log.tryCommit(commit) match {
       case Won(c) =>
-        Some(RefreshReport(runtime.definition.qualifiedName, c.version, kind, reason, rowsIn, rowsChanged, duration))
+        Some(RefreshReport(runtime.definition.qualifiedName, c.version, work.kind, work.reason, work.rowsIn, work.rowsChanged, duration))
       case Lost(_) => None
     }
   }
@@ -359,8 +385,38 @@ object Refresh {
   /** Change files may grow to this share of their checkpoint before a new one is written. */
   private val CheckpointRatio = 0.5
 
+  /** Why AUTO rebuilt instead of applying. */
+  private val LargeChange = "FULL_IS_CHEAPER"
+
   /** @param sources (table, kind of change source, what would happen) */
-  case class Forecast(kind: String, reason: String, sources: Seq[(String, String, String)])
+  case class Forecast(kind: String, reason: String, parameters: Map[String, String], sources: Seq[(String, String, String)])
+
+  /** What a refresh did and what of it the commit names.
+    *
+    * @param raised by source: its rows for which a filter or a join key raises; missing: as before
+    * @param result strategy `full`: where the rows were written
+    */
+  private case class Work(
+      kind: String,
+      reason: String,
+      rowsIn: Long,
+      rowsChanged: Option[Long],
+      liveErrors: Long,
+      stateBytes: Long,
+      records: Seq[PartitionRecord] = Nil,
+      touched: Long = 0L,
+      raised: Map[String, Long] = Map.empty,
+      result: Option[String] = None,
+      cost: Option[RefreshCost] = None) {
+
+    /** The column `estimates` of the history: tuples touched, what AUTO weighed, and the milliseconds of each phase before the commit. */
+    def estimates(watch: Stopwatch): String = {
+      val node = mapper.createObjectNode().put("touched", touched)
+      cost.foreach(c => node.put("changedRows", c.changed).put("totalRows", c.total))
+      watch.writeTo(node.putObject("ms"))
+      node.toString
+    }
+  }
 
   case class Failure(reason: String, detail: String, source: String)
 

@@ -18,7 +18,8 @@ case class SignedRows(plan: LogicalPlan, weight: Option[Attribute]) {
 
 sealed trait Changes
 object Changes {
-  case class Rows(rows: SignedRows) extends Changes
+  /** @param estimate roughly how many rows, where that costs nothing to tell */
+  case class Rows(rows: SignedRows, estimate: Option[Long]) extends Changes
   /** The token moved, but no row did (OPTIMIZE): a commit of kind `none`. */
   case object None extends Changes
   /** The history between the tokens cannot be had: re-read the table and subtract. `code` is a RESYNC_… condition. */

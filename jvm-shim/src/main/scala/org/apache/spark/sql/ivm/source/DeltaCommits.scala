@@ -22,6 +22,8 @@ private[source] case class DeltaFile(node: ObjectNode) {
   def size: Long = field("size").fold(0L)(_.asLong)
   def modified: Long = field("modificationTime").orElse(field("deletionTimestamp")).fold(0L)(_.asLong)
   def deletionVector: Option[JsonNode] = field("deletionVector")
+  /** Rows that its deletion vector takes away. */
+  def deletedRows: Long = deletionVector.flatMap(v => Option(v.get("cardinality"))).fold(0L)(_.asLong)
   /** The same file under another deletion vector is another set of rows. */
   def key: (String, String) = (path, deletionVector.fold("")(_.toString))
   /** A `remove` of an old writer may lack what is needed to read the file. */

@@ -114,7 +114,7 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
 
   override def estimatedRows: Option[Long] = synchronized {
     val version = DeltaPin(known.fold(current().get)(_.token)).version
-    commits.tableBytes(version).map(_ / math.max(1, delta.output.map(_.dataType.defaultSize).sum))
+    commits.tableBytes(version).map(_ / SourceRows.bytesOf(delta.output))
   }
 
   // ---- changes -----------------------------------------------------------------------------------------------------
@@ -155,7 +155,8 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
       Changes.Rows(
         if (plain) direct(net)
         else if (usesFeed && (net.removed.nonEmpty || net.changeFiles.nonEmpty)) changeFeed(old, now)
-        else throughDelta(net, now.version))
+        else throughDelta(net, now.version),
+        Some(net.estimatedRows(SourceRows.bytesOf(delta.output))))
     }
   }
 
@@ -218,7 +219,16 @@ private[source] object DeltaSource {
   * @param mayBeGone  files that the table does not hold any more at the end of the range: VACUUM may have taken them
   */
 private[source] case class FileChanges(
-    added: Seq[DeltaFile], removed: Seq[DeltaFile], changeFiles: Seq[DeltaFile], mayBeGone: Seq[DeltaFile])
+    added: Seq[DeltaFile], removed: Seq[DeltaFile], changeFiles: Seq[DeltaFile], mayBeGone: Seq[DeltaFile]) {
+
+  /** A file that was both added and removed is the same file under another deletion vector. */
+  def estimatedRows(bytesARow: Long): Long = {
+    val (before, after) = (removed.map(f => f.path -> f).toMap, added.map(f => f.path -> f).toMap)
+    val both = before.keySet & after.keySet
+    val deleted = both.toSeq.map(path => math.abs(after(path).deletedRows - before(path).deletedRows)).sum
+    deleted + ((added ++ removed).filterNot(f => both(f.path)) ++ changeFiles).map(_.size).sum / bytesARow
+  }
+}
 
 private[source] object FileChanges {
   def apply(range: Seq[DeltaCommit], feed: Boolean): FileChanges = {

@@ -55,7 +55,8 @@ private[source] class FileSource(
       val added = after.directories
         .map(d => d.copy(files = d.files.filterNot(f => before.contains(d.pathOf(f)))))
         .filter(_.files.nonEmpty)
-      if (added.isEmpty) Changes.None else Changes.Rows(read(FileListing(added)))
+      val listing = FileListing(added)
+      if (added.isEmpty) Changes.None else Changes.Rows(read(listing), Some(rowsIn(listing.bytes)))
     }
   }
 
@@ -66,10 +67,10 @@ private[source] class FileSource(
 
   override def estimatedRows: Option[Long] =
     catalogTable().flatMap(_.stats).flatMap(_.rowCount).map(_.toLong).orElse {
-      val bytes = newest.getOrElse(list()).bytes
-      // Columnar files hold about as many bytes a row as the row has in memory, give or take a factor of a few.
-      Some(bytes / math.max(1, columns.map(_.dataType.defaultSize).sum))
+      Some(rowsIn(newest.getOrElse(list()).bytes))
     }
+
+  private def rowsIn(bytes: Long): Long = bytes / SourceRows.bytesOf(columns)
 
   private def listingAt(token: Token): FileListing =
     newest.filter(_.token.text == token.text).getOrElse(FileListing.decode(token.payload))

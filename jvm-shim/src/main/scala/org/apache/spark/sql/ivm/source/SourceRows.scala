@@ -13,6 +13,9 @@ private[source] object SourceRows {
 
   val WeightName = "_ivm_weight"
 
+  /** Columnar files hold about as many bytes a row as the row has in memory, give or take a factor of a few. */
+  def bytesOf(columns: Seq[Attribute]): Long = math.max(1, columns.map(_.dataType.defaultSize).sum).toLong
+
   def resolver(spark: SparkSession): Resolver = spark.sessionState.conf.resolver
 
   /** The same leaf with attributes of its own, so that two readings of one table can meet in a plan. */

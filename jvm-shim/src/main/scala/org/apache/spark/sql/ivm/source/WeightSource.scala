@@ -34,7 +34,7 @@ private[source] class WeightSource(
   override def estimatedRows: Option[Long] = inner.estimatedRows
   override def snapshot(at: Option[Token]): SignedRows = weighted(inner.snapshot(at))
   override def changes(from: Token, to: Token): Changes = inner.changes(from, to) match {
-    case Changes.Rows(rows) => Changes.Rows(weighted(rows))
+    case Changes.Rows(rows, estimate) => Changes.Rows(weighted(rows), estimate)
     case other => other
   }
 
