@@ -133,7 +133,9 @@ def write(text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", type=pathlib.Path, default=common.DIRECTORY, help="generated data (kept), tables and state")
+    parser.add_argument(
+        "--dir", type=pathlib.Path, default=common.DIRECTORY, help="generated data (kept), tables and state"
+    )
     parser.add_argument("--rows", type=lambda text: int(float(text)), default=10**5)
     parser.add_argument("--repeat", type=int, default=15)
     parser.add_argument("--no-write", action="store_true", help="print only, leave the page as it is")

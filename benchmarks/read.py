@@ -72,7 +72,9 @@ def report(spark: Any, results: list[tuple[str, float, float]], rows: int, repea
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", type=pathlib.Path, default=common.DIRECTORY, help="generated data (kept), tables and state")
+    parser.add_argument(
+        "--dir", type=pathlib.Path, default=common.DIRECTORY, help="generated data (kept), tables and state"
+    )
     parser.add_argument("--rows", type=lambda text: int(float(text)), default=10**7)
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--no-write", action="store_true", help="print only, leave RESULTS.md as it is")

@@ -287,7 +287,9 @@ def numbers(text: str) -> list[int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", type=pathlib.Path, default=common.DIRECTORY, help="generated data (kept), tables and state")
+    parser.add_argument(
+        "--dir", type=pathlib.Path, default=common.DIRECTORY, help="generated data (kept), tables and state"
+    )
     parser.add_argument("--rows", type=numbers, default=[10**5, 10**6, 10**7])
     parser.add_argument("--max", type=float, default=10**7, help="leave out larger sizes")
     parser.add_argument("--changes", type=numbers, default=[1, 1000, 100_000])
