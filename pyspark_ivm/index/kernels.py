@@ -22,11 +22,11 @@ from numba import njit, types  # noqa: E402
 from pyspark_ivm.index.limbs import (  # noqa: E402
     FLOAT,
     add,
-    assign,
+    assign_vector,
     float_reset,
     i64,
     load,
-    multiply,
+    multiply_vector,
     prefetch,
     store,
     u64,
@@ -304,7 +304,6 @@ def multiply_child(  # type: ignore[no-untyped-def]
     """
     first, direct, want_old, scalar = (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0
     width, key_words, stride = new.shape[1], meta[KEY_WORDS], rows.shape[1]
-    channels = out_kinds.shape[0]
     large = table.shape[0] > SMALL_TABLE
     hashes = np.empty(BLOCK, np.uint64)
     n = i64(picks.shape[0])
@@ -327,31 +326,9 @@ def multiply_child(  # type: ignore[no-untyped-def]
                 for k in range(width):
                     store(new, given + k, 0)
             elif first:
-                for c in range(channels):
-                    s = load(channel, c)
-                    assign(
-                        new,
-                        i,
-                        load(out_offs, c),
-                        load(out_kinds, c),
-                        rows,
-                        slot,
-                        key_words + load(offs, s),
-                        load(kinds, s),
-                    )
+                assign_vector(new, i, out_offs, out_kinds, rows, slot, key_words, channel, offs, kinds)
             elif not (scalar and count == 1):
-                for c in range(channels):
-                    s = load(channel, c)
-                    multiply(
-                        new,
-                        i,
-                        load(out_offs, c),
-                        load(out_kinds, c),
-                        rows,
-                        slot,
-                        key_words + load(offs, s),
-                        load(kinds, s),
-                    )
+                multiply_vector(new, i, out_offs, out_kinds, rows, slot, key_words, channel, offs, kinds)
             if not want_old:
                 continue
             j = journal_position(meta, rows, jslot, slot) if slot >= 0 else i64(-1)
@@ -363,29 +340,14 @@ def multiply_child(  # type: ignore[no-untyped-def]
                     for k in range(width):
                         store(old, given + k, load(new, given + k))
                 elif not (scalar and count == 1):
-                    for c in range(channels):
-                        s = load(channel, c)
-                        multiply(
-                            old,
-                            i,
-                            load(out_offs, c),
-                            load(out_kinds, c),
-                            rows,
-                            slot,
-                            key_words + load(offs, s),
-                            load(kinds, s),
-                        )
+                    multiply_vector(old, i, out_offs, out_kinds, rows, slot, key_words, channel, offs, kinds)
             elif jold[j, 0] <= 0:
                 for k in range(width):
                     store(old, given + k, 0)
             elif first:
-                for c in range(channels):
-                    s = load(channel, c)
-                    assign(old, i, load(out_offs, c), load(out_kinds, c), jold, j, load(offs, s), load(kinds, s))
+                assign_vector(old, i, out_offs, out_kinds, jold, j, i64(0), channel, offs, kinds)
             else:
-                for c in range(channels):
-                    s = load(channel, c)
-                    multiply(old, i, load(out_offs, c), load(out_kinds, c), jold, j, load(offs, s), load(kinds, s))
+                multiply_vector(old, i, out_offs, out_kinds, jold, j, i64(0), channel, offs, kinds)
 
 
 @njit(void(words2, slots1, words1, words2, slots1, words1, words2, i64), cache=True)
@@ -429,10 +391,7 @@ def differences(rows, meta, jslot, jold, kinds, offs, first, out):  # type: igno
 def assign_rows(given, picks, kinds, offs, channel, out_kinds, out_offs, out):  # type: ignore[no-untyped-def]
     """out[i] = given[picks[i]], its channels chosen and widened as in ``multiply_child``."""
     for i in range(picks.shape[0]):
-        row = i64(load(picks, i))
-        for c in range(out_kinds.shape[0]):
-            s = load(channel, c)
-            assign(out, i, load(out_offs, c), load(out_kinds, c), given, row, load(offs, s), load(kinds, s))
+        assign_vector(out, i, out_offs, out_kinds, given, i64(load(picks, i)), i64(0), channel, offs, kinds)
 
 
 @njit(void(words2, words1, slots1, slots1, i64, i64), cache=True)

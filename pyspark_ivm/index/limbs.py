@@ -1,10 +1,8 @@
 """Arithmetic of channels. Law: a channel is an element of a ring; vectors add and multiply channel by channel.
 
 ``count`` is Z mod 2^64, ``int2``/``int3`` are Z mod 2^128 / 2^192 in two's complement limbs, least significant first
-(so
-partial products may be computed in the kind of the final channel), ``float`` is a double-double with counters, a
-module over
-``count``: it is scaled by counts, never multiplied by another float.
+(so partial products may be computed in the kind of the final channel), ``float`` is a double-double with counters, a
+module over ``count``: it is scaled by counts, never multiplied by another float.
 
 All helpers work in place on rows of int64 matrices, so kernels need no temporary vectors.
 """
@@ -253,6 +251,25 @@ def multiply(v, r, o, kind, x, q, p, by_kind):  # type: ignore[no-untyped-def]
         store(v, i, i64(low))
         store(v, i + 1, i64(middle2))
         store(v, i + 2, i64(top))
+
+
+vector_signature = void(words2, i64, words1, words1, words2, i64, i64, words1, words1, words1)
+
+
+@njit(vector_signature, cache=True, forceinline=True)
+def assign_vector(v, r, offs, kinds, x, q, base, channel, from_offs, from_kinds):  # type: ignore[no-untyped-def]
+    """v[r] = x[q, base:]: channel c of v (at offs[c], of kinds[c]) takes channel ``channel[c]`` of x."""
+    for c in range(kinds.shape[0]):
+        s = load(channel, c)
+        assign(v, r, load(offs, c), load(kinds, c), x, q, base + load(from_offs, s), load(from_kinds, s))
+
+
+@njit(vector_signature, cache=True, forceinline=True)
+def multiply_vector(v, r, offs, kinds, x, q, base, channel, by_offs, by_kinds):  # type: ignore[no-untyped-def]
+    """v[r] *= x[q, base:], channel by channel as in ``assign_vector``."""
+    for c in range(kinds.shape[0]):
+        s = load(channel, c)
+        multiply(v, r, load(offs, c), load(kinds, c), x, q, base + load(by_offs, s), load(by_kinds, s))
 
 
 @njit(void(words2, i64, i64, words1, words1, boolean, words2, types.boolean[::1]), cache=True)

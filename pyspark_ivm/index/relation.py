@@ -1,8 +1,7 @@
 """Hash relation: a map from key tuple (int64 words) to vector (channels), with secondary indexes and an exact undo.
 
 Law: a tuple is live iff channel 0 > 0; a tuple whose channel 0 becomes 0 is all zero (dead). Dead tuples keep their
-slot, so
-that undo gives every tuple its own slot back, until more than half of the slots are dead and a batch begins.
+slot, so that undo gives every tuple its own slot back, until more than half of the slots are dead and a batch begins.
 """
 
 from __future__ import annotations

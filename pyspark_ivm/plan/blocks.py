@@ -255,6 +255,19 @@ class _Builder:
         sent -= {wire.columns[i]["expr"] for i in wire.not_null}
         return self.inputs[atom].throws or any(self.export.expression(e).throws for e in sent)
 
+    def count_errors(self, wires: list[AtomWire], channels: Channels) -> None:
+        for a, wire in enumerate(wires):
+            if self.throws(a, wire):
+                channels.error(a)
+
+    def atom_plans(
+        self, variables: tuple[tuple[int, ...], ...], slots: list[tuple[tuple[int, ...], ...]], channels: Channels
+    ) -> tuple[Atom, ...]:
+        return tuple(
+            Atom(a, i.label, i.source, variables[a], slots[a], tuple(channels.local[a]))
+            for a, i in enumerate(self.inputs)
+        )
+
     def input_json(self, wires: list[AtomWire]) -> tuple[dict[str, Any], ...]:
         return tuple(
             {
@@ -307,19 +320,14 @@ def _aggregate(
         reasons.insert(0, reason("NOT_FREE_CONNEX", columns=spelled))
     if reasons or tree is None:
         raise NotIncremental(*reasons)
-    for a in range(len(inputs)):
-        if b.throws(a, wires[a]):
-            channels.error(a)
+    b.count_errors(wires, channels)
     outputs, exported = _outputs(groups, places)
     plan = BlockPlan(
         id=id_,
         mode="aggregate",
         variables=variables,
         wire=tuple(wire.kinds),
-        atoms=tuple(
-            Atom(a, i.label, i.source, atom_variables[a], slots[a], tuple(channels.local[a]))
-            for a, i in enumerate(inputs)
-        ),
+        atoms=b.atom_plans(atom_variables, slots, channels),
         channels=tuple(channels.channels),
         nodes=nodes(tree),
         outputs=outputs,
@@ -358,19 +366,14 @@ def _rows(
     assert tree is not None, "an acyclic join is free-connex with respect to its cover"
     wire, wires, slots = b.wires()
     channels = Channels(export, wires, b.atom_of)
-    for a in range(len(inputs)):
-        if b.throws(a, wires[a]):
-            channels.error(a)
+    b.count_errors(wires, channels)
     outputs, exported = _outputs(list(wanted), places)
     plan = BlockPlan(
         id=id_,
         mode="rows",
         variables=variables,
         wire=tuple(wire.kinds),
-        atoms=tuple(
-            Atom(a, i.label, i.source, atom_variables[a], slots[a], tuple(channels.local[a]))
-            for a, i in enumerate(inputs)
-        ),
+        atoms=b.atom_plans(atom_variables, slots, channels),
         channels=tuple(channels.channels),
         nodes=nodes(tree),
         outputs=outputs,

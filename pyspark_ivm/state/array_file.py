@@ -3,10 +3,8 @@
     magic (8) · header length (8) · header JSON · zeros to 64 · arrays, each aligned to 64
 
 An array is stored with its capacity but only its rows in use are written (the rest is a hole), so a mapped relation
-has room to
-grow in place. The header holds each array's checksum and the file's checksum is the header's: one number vouches for
-all.
-Nothing is ever unpickled.
+has room to grow in place. The header holds each array's checksum and the file's checksum is the header's: one number
+vouches for all. Nothing is ever unpickled.
 """
 
 from __future__ import annotations

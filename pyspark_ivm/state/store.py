@@ -1,9 +1,8 @@
 """A partition's state in a worker. Law: state(lineage) = its checkpoint, then its change files in order.
 
 Worker memory is a cache, always correct to lose. A state's identity is the path of the last file it absorbed (paths
-hold attempt
-ids, so they are unique): a cached state rolls forward along the lineage it is given, undoes at most its last batch, or
-is dropped.
+hold attempt ids, so they are unique): a cached state rolls forward along the lineage it is given, undoes at most its
+last batch, or is dropped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Maintaining: wire rows → consolidated batch per partition and atom → state, change file, summary. Law: state(n+1) =
-apply(state(n),
-consolidated batch); what a summary does not name as ``ok`` never happened.
+apply(state(n), consolidated batch); what a summary does not name as ``ok`` never happened.
 """
 
 from __future__ import annotations
@@ -86,8 +85,7 @@ class Output:
 
 class Counter:
     """rows_in of one source: Σ|weight| after consolidation by the hash of the row. The atoms of a source see the same
-    rows, so
-    each has a column of its own and a row counts as often as the atom that saw it most."""
+    rows, so each has a column of its own and a row counts as often as the atom that saw it most."""
 
     def __init__(self, atoms: list[int]) -> None:
         self.column = {a: i for i, a in enumerate(atoms)}

@@ -1,8 +1,7 @@
 """A small language for exported plans (docs/contracts.md A), so that a test reads like its query.
 
-q = Builder()
-o = q.table("orders", o_orderkey="bigint", o_total="decimal(12,2)")
-export = q.export(q.aggregate(o, groups=[o.o_orderkey], s=("sum", o.o_total)))
+q = Builder() o = q.table("orders", o_orderkey="bigint", o_total="decimal(12,2)") export = q.export(q.aggregate(o,
+groups=[o.o_orderkey], s=("sum", o.o_total)))
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     ΔM_n = Σ over the affected guard tuples t, onto key(n), of  Π M_c[new](t) − Π M_c[old](t)
 
 where t is affected if the guard's tuple changed or the message of another child changed at t's key. Old messages come
-from the
-journals, so nothing is read that the change does not touch.
+from the journals, so nothing is read that the change does not touch.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Delta enumeration. Law (telescoping): Q(new) − Q(old) = Σ over atoms, Σ over (its deletes, its inserts) of the
-output rows that
-pass through a changed tuple, with the other relations as they are at that moment.
+output rows that pass through a changed tuple, with the other relations as they are at that moment.
 
 One atom's deletes or inserts change the weights at its frontier node f (the lowest connex node above it) in one
-direction. The
-rows through a changed tuple t of f weigh Δ_f(t) times the full weights of the other connex nodes. Deletes are
-enumerated after
-f has changed and before its ancestors do, inserts after all have: so no walk runs into a dead end.
+direction. The rows through a changed tuple t of f weigh Δ_f(t) times the full weights of the other connex nodes.
+Deletes are enumerated after f has changed and before its ancestors do, inserts after all have: so no walk runs into a
+dead end.
 """
 
 from __future__ import annotations

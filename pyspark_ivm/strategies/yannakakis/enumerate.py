@@ -1,10 +1,8 @@
 """Reading. Law: the output is the join of the connex nodes' live tuples, top-down along the tree; its vector is the
-product over the
-edges from connex to non-connex nodes (a connex leaf gives its own).
+product over the edges from connex to non-connex nodes (a connex leaf gives its own).
 
 Every live tuple of a connex node has a live match below it (that is what live means), so the walk never runs into a
-dead end
-and the first rows come at once. Filters are hints: they may let too much through, never too little.
+dead end and the first rows come at once. Filters are hints: they may let too much through, never too little.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """From block plan to relations. Law: node n keeps rho_n (its tuples) and M_n = rho_n summed onto key(n), with the
-channels that
-differ inside its subtree; where key(n) = var(n), M_n *is* rho_n.
+channels that differ inside its subtree; where key(n) = var(n), M_n *is* rho_n.
 
 Kept: leaves; M_n of every node but the root; rho_n of connex nodes; and the total of the root's multiplicity and error
 channels (so errors in live output are known without a scan).
@@ -154,8 +153,7 @@ class BlockLayout:
 
     def _channels(self, n: Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """The distinct channels of a subtree: a product without a factor inside is the multiplicity; counts stay
-        counts;
-        others take the kind of the whole channel (rings mod 2^k: partial products need no more)."""
+        counts; others take the kind of the whole channel (rings mod 2^k: partial products need no more)."""
         atoms = sorted(self.atoms_below[n.id])
         known: dict[tuple[tuple[int, ...], str], int] = {((0,) * len(atoms), "count"): 0}
         channel_of = []

@@ -7,7 +7,7 @@ import scala.collection.mutable
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 
-/** An engine that keeps no rows: it writes down what the statements ask of it, for tests/spark/test_statements.py. */
+/** An engine that keeps no rows: it writes down what the statements ask of it, for tests/spark/statements/. */
 class RecordingEngine extends ViewEngine {
   /** One line a call: `create spark_catalog.default.v /state/1`. */
   val calls = new JavaList[String]
