@@ -24,7 +24,8 @@ IN_ENV = export PATH="$(BIN):$$PATH" PYSPARK_PYTHON="$(BIN)/python" JAVA_HOME="$
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready delta-jars  ## virtual environment, Java, jar, compiled kernels, Delta jars for the tests
+setup: $(VENV)/.installed  ## virtual environment, Java, jar, compiled kernels, Delta jars for the tests
+	@$(MAKE) --no-print-directory --jobs=3 $(VENV)/.ready delta-jars
 
 jar: $(JAR)  ## compile the JVM shim with the Scala compiler in pyspark's own jars
 
@@ -86,8 +87,11 @@ $(JAR): $(SHIM) pyspark_ivm/conditions.json pyspark_ivm/_version.py $(VENV)/.ins
 	@echo "compiling the shim"
 	@$(IN_ENV) python jvm-shim/compile.py $@ >/dev/null
 
-$(VENV)/.ready: $(JAR) $(wildcard pyspark_ivm/index/*.py)
+$(VENV)/.kernels: $(wildcard pyspark_ivm/index/*.py) $(VENV)/.installed
 	@$(BIN)/pyspark-ivm warmup
+	@touch $@
+
+$(VENV)/.ready: $(JAR) $(VENV)/.kernels
 	@touch $@
 
 # Offline, the Delta tests are skipped with their reason (and fail when CI=true): no reason to stop here.
@@ -97,12 +101,16 @@ delta-jars: $(VENV)/.installed
 	  || echo "no Delta jars (offline?): what needs them is skipped"
 
 # The very wheel that people install, in an environment of its own for each Spark.
-.tools/spark-%/.ready: $(JAR) pyproject.toml $(wildcard pyspark_ivm/*.py pyspark_ivm/*/*.py)
+.tools/wheel/.built: $(JAR) pyproject.toml $(wildcard pyspark_ivm/*.py pyspark_ivm/*/*.py pyspark_ivm/*/*/*.py)
+	@rm -rf .tools/wheel && mkdir -p .tools/wheel
+	@$(IN_ENV) python -m build --wheel --no-isolation --outdir .tools/wheel . > .tools/wheel/log 2>&1 || { cat .tools/wheel/log; exit 1; }
+	@touch $@
+
+.tools/spark-%/.ready: .tools/wheel/.built
 	@echo "environment with Spark $*"
 	@test -x .tools/spark-$*/bin/python || $(PYTHON) -m venv .tools/spark-$*
-	@rm -rf .tools/spark-$*/wheel && $(IN_ENV) python -m build --wheel --no-isolation --outdir .tools/spark-$*/wheel . >/dev/null
-	@.tools/spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps .tools/spark-$*/wheel/*.whl
-	@.tools/spark-$*/bin/python -m pip install --quiet --disable-pip-version-check pyspark==$* .tools/spark-$*/wheel/*.whl
+	@.tools/spark-$*/bin/python -m pip install --quiet --disable-pip-version-check pyspark==$* .tools/wheel/*.whl
+	@.tools/spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps .tools/wheel/*.whl
 	@touch $@
 
 $(SBT_LAUNCH): | $(VENV)/.installed

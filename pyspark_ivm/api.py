@@ -1,7 +1,7 @@
 """The statements as functions. SQL text only: the same on classic sessions and on Spark Connect.
 
 A view's name is given as in SQL: dots part catalog, schema and view, and a part with other characters stands in
-backticks (```shop.`daily sales` ```).
+backticks (```shop.`select` ```).
 """
 
 from __future__ import annotations

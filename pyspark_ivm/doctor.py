@@ -154,7 +154,10 @@ def state_location() -> str:
     place = default_setting("spark.sql.ivm.stateLocation") or f"{warehouse.rstrip('/')}/_ivm"
     place = re.sub(r"^file:/+", "/", place)
     if "://" in place:
-        return f"{place} (not on this machine: not tried)"
+        raise Ailment(
+            f"{place} is not on a POSIX file system, where a view's state must be",
+            "set spark.sql.ivm.stateLocation to a directory of a local or mounted file system",
+        )
     return _writable(Path(place), "set spark.sql.ivm.stateLocation to a directory you may write to")
 
 

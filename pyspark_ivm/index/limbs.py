@@ -21,8 +21,8 @@ from numba.extending import intrinsic  # noqa: E402
 
 COUNT, INT2, INT3, FLOAT = 0, 1, 2, 3
 KINDS = {"count": COUNT, "int2": INT2, "int3": INT3, "float": FLOAT}
-#: words of a float channel
-HI, LO, ABS, LARGEST, NANS, POSITIVE, NEGATIVE, NUMBERS = range(8)
+#: words of a float channel: the sum (double-double), Σ|x|, the largest that Σ|x| ever was, then counters
+HI, LO, ABS, PEAK, NANS, POSITIVE, NEGATIVE, NUMBERS = range(8)
 FLOAT_WORDS = 8
 
 i64, u64, f64, boolean, void = types.int64, types.uint64, types.float64, types.boolean, types.void
@@ -136,8 +136,9 @@ def add(v, r, o, x, q, p, kind, sign):  # type: ignore[no-untyped-def]
     elif kind == FLOAT:
         s = f64(sign)
         float_add_pair(v, i, s * as_float(load(x, j)), s * as_float(load(x, j + 1)))
-        store(v, i + ABS, as_bits(as_float(load(v, i + ABS)) + s * as_float(load(x, j + ABS))))
-        store(v, i + LARGEST, as_bits(max(as_float(load(v, i + LARGEST)), as_float(load(x, j + LARGEST)))))
+        total = as_float(load(v, i + ABS)) + s * as_float(load(x, j + ABS))
+        store(v, i + ABS, as_bits(total))
+        store(v, i + PEAK, as_bits(max(abs(total), max(as_float(load(v, i + PEAK)), as_float(load(x, j + PEAK))))))
         for k in range(NANS, FLOAT_WORDS):
             store(v, i + k, load(v, i + k) + sign * load(x, j + k))
     else:
@@ -185,7 +186,7 @@ def float_scale(v, i, x, j, c):  # type: ignore[no-untyped-def]
         store(v, i, as_bits(product) if c != 0 else i64(0))
         store(v, i + 1, 0)
     store(v, i + ABS, as_bits(as_float(load(x, j + ABS)) * f) if c != 0 else i64(0))
-    store(v, i + LARGEST, load(x, j + LARGEST) if c != 0 else i64(0))
+    store(v, i + PEAK, as_bits(as_float(load(x, j + PEAK)) * abs(f)) if c != 0 else i64(0))
     for k in range(NANS, FLOAT_WORDS):
         store(v, i + k, load(x, j + k) * c)
 
@@ -204,7 +205,7 @@ def assign(v, r, o, kind, x, q, p, from_kind):  # type: ignore[no-untyped-def]
             store(v, i, as_bits(hi))
             store(v, i + 1, as_bits(f64(c - i64(hi))) if abs(hi) < 9.0e18 else i64(0))
             store(v, i + ABS, as_bits(abs(hi)))
-            store(v, i + LARGEST, as_bits(1.0) if c != 0 else i64(0))
+            store(v, i + PEAK, as_bits(abs(hi)))
             for k in range(NANS, NUMBERS):
                 store(v, i + k, 0)
             store(v, i + NUMBERS, c)
@@ -289,7 +290,7 @@ def encode_value(v, o, kind, low, high, has_high, w, valid):  # type: ignore[no-
             elif x != 0.0:
                 v[r, o] = low[r]
                 v[r, o + ABS] = as_bits(abs(x))
-                v[r, o + LARGEST] = as_bits(abs(x))
+                v[r, o + PEAK] = as_bits(abs(x))
                 v[r, o + NUMBERS] = 1
                 at = r * v.shape[1] + o
                 float_scale(v, at, v, at, weight)

@@ -185,6 +185,11 @@ class StringTable:
         decode_bytes(self.offsets, self.data, ids, valid, offsets, out)
         return offsets, out
 
+    def text(self, id_: int) -> str:
+        """One string, to be shown: bytes that are no text are escaped."""
+        begin, end = int(self.offsets[id_]), int(self.offsets[id_ + 1])
+        return self.data[begin:end].tobytes().decode("utf-8", "backslashreplace")
+
     # -- batches -----------------------------------------------------------------------------------------------------
     def begin_batch(self) -> None:
         self.meta[START] = self.meta[USED]

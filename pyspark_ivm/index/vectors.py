@@ -12,9 +12,9 @@ from numba import njit, types  # noqa: E402
 from pyspark_ivm.index.limbs import (  # noqa: E402
     ABS,
     FLOAT_WORDS,
-    LARGEST,
     NANS,
     NUMBERS,
+    PEAK,
     add,
     as_float,
     f64,
@@ -60,7 +60,7 @@ def non_zero(rows, used, kinds, offs, key_words, out):  # type: ignore[no-untype
 @njit(i64(words2, i64, words2, words1, words1, i64), cache=True)
 def subtract_held(rows, first, held, kinds, offs, key_words):  # type: ignore[no-untyped-def]
     """vector of rows[first + i] -= held[i], exactly 0 where both say the same. Floats summed in another order differ in
-    their last bits of 106: less than 2^-80 of the largest value is the same. Returns how many rows are now zero."""
+    their last bits of 106: less than 2^-80 of the largest Σ|x| is the same. Returns how many rows are now zero."""
     same_rows = 0
     for i in range(held.shape[0]):
         r = first + i
@@ -72,8 +72,8 @@ def subtract_held(rows, first, held, kinds, offs, key_words):  # type: ignore[no
                 difference = (as_float(rows[r, p]) - as_float(held[i, o])) + (
                     as_float(rows[r, p + 1]) - as_float(held[i, o + 1])
                 )
-                largest = max(as_float(rows[r, p + LARGEST]), as_float(held[i, o + LARGEST]))
-                if not abs(difference) <= largest * f64(2.0**-80):
+                peak = max(as_float(rows[r, p + PEAK]), as_float(held[i, o + PEAK]))
+                if not abs(difference) <= peak * f64(2.0**-80):
                     same = False
                 for k in range(NANS, FLOAT_WORDS):
                     if rows[r, p + k] != held[i, o + k]:
@@ -94,8 +94,9 @@ def subtract_held(rows, first, held, kinds, offs, key_words):  # type: ignore[no
 
 @njit(i64(words2, slots1, words1, words1, i64), cache=True)
 def cancelled(rows, slots, kinds, offs, key_words):  # type: ignore[no-untyped-def]
-    """How many live tuples lost more than 50 bits of their largest value to cancellation, or overflowed. A sum of no
-    values cannot: its words are 0 (``limbs.float_reset``), the largest value too."""
+    """How many live tuples lost more than 40 bits of the largest Σ|x| they ever had to cancellation, or overflowed. (Σ|x| itself is a
+    plain double: after thousands of values its own last bits mean nothing.) A sum of no values cannot: its words are 0
+    (``limbs.float_reset``), the peak too."""
     found = 0
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -104,8 +105,8 @@ def cancelled(rows, slots, kinds, offs, key_words):  # type: ignore[no-untyped-d
         for c in range(kinds.shape[0]):
             if kinds[c] == FLOAT_KIND:
                 o = key_words + offs[c]
-                largest = as_float(rows[slot, o + LARGEST])
-                if (largest > 0 and as_float(rows[slot, o + ABS]) < largest * f64(2.0**-50)) or not np.isfinite(
+                peak = as_float(rows[slot, o + PEAK])
+                if (peak > 0 and as_float(rows[slot, o + ABS]) < peak * f64(2.0**-40)) or not np.isfinite(
                     as_float(rows[slot, o])
                 ):
                     found += 1
@@ -115,7 +116,7 @@ def cancelled(rows, slots, kinds, offs, key_words):  # type: ignore[no-untyped-d
 @njit(words1(words2, slots1, words2, i64, words1, words1, words1, i64), cache=True)
 def changes(rows, jslot, jold, journaled, kinds, offs, channels, mode):  # type: ignore[no-untyped-def]
     """(tuples that died, that came alive, that lived on and show another value in one of the channels). Of a float the
-    value and the counters are shown, not the largest value seen. mode: GROUPS; BAG: instead, the multiplicities lost and
+    value and the counters are shown, not the peak. mode: GROUPS; BAG: instead, the multiplicities lost and
     won; ALWAYS: a dead tuple is a row of zeros."""
     key_words = rows.shape[1] - 1 - jold.shape[1]
     out = np.zeros(3, np.int64)

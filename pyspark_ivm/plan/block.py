@@ -11,7 +11,7 @@ Vocabulary (papers 1 and 4, DESIGN §5):
   int64 word per column (bytes columns: the id in the block's string table), and, if any of its columns is nullable,
   one more word at its end: the null mask (bit i = column i is NULL; the value word of a NULL is 0).
   A variable in several atoms is a join variable (never NULL: such rows are dropped by Spark before the wire).
-  The output columns only one atom has are bundled into one variable of that atom.
+  The output columns only one atom has are bundled into variables of that atom, as few as the mask allows.
 * *channel*: a running value kept beside the multiplicity. Channel 0 is always the multiplicity (``count``).
 * *node*: of a generalised join tree. Leaves are atoms. An inner node has no relation of its own: its tuples are
   those of its *guard* child (the guard's key equals the node's variables) that every other child joins with.
@@ -33,9 +33,13 @@ ChannelKind = Literal["count", "int2", "int3", "float"]
 
 #: int64 words that a channel takes in a vector.
 #: count: one signed word. int2/int3: two's complement, least significant limb first (128 and 192 bit).
-#: float: [hi, lo (double-double of the finite values), sum of |x|, largest |x| seen, NaNs, +Infs, -Infs,
+#: float: [hi, lo (double-double of the finite values), Σ|x|, the largest that Σ|x| ever was, NaNs, +Infs, -Infs,
 #: number of finite values other than 0]; the first four are float64 bits (all 0 when that number is 0), the last four integers.
 CHANNEL_WORDS: dict[str, int] = {"count": 1, "int2": 2, "int3": 3, "float": 8}
+
+
+#: The null mask of a variable is one word, whose sign bit stays free.
+MAX_VARIABLE_COLUMNS = 63
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark_ivm.plan.block import Atom, BlockPlan, Column, OutputColumn, Variable
+from pyspark_ivm.plan.block import MAX_VARIABLE_COLUMNS, Atom, BlockPlan, Column, OutputColumn, Variable
 from pyspark_ivm.plan.channels import Channels
 from pyspark_ivm.plan.classify import QueryClass, classify
 from pyspark_ivm.plan.export import Export, Expression, Node
@@ -189,24 +189,42 @@ class _Builder:
         bundle.setdefault(e.same, e)
 
         def position() -> tuple[int, int]:
-            variable = len(self.joins) + sum(1 for b in self.bundles[:atom] if b)
-            before = list(bundle)[: list(bundle).index(e.same)]
-            return variable, sum(len(key_columns(bundle[s].type) or ()) for s in before)
+            variable = len(self.joins) + sum(len(self.chunks(a)) for a in range(atom))
+            for chunk in self.chunks(atom):
+                column = 0
+                for other in chunk:
+                    if other.same == e.same:
+                        return variable, column
+                    column += _width(other)
+                variable += 1
+            raise AssertionError("every placed expression is in a chunk")
 
         return position
+
+    def chunks(self, atom: int) -> list[list[Expression]]:
+        """The atom's bundle, cut where a variable would have more columns than its null mask has bits."""
+        found: list[list[Expression]] = []
+        room = 0
+        for e in self.bundles[atom].values():
+            if _width(e) > room:
+                found.append([])
+                room = MAX_VARIABLE_COLUMNS
+            found[-1].append(e)
+            room -= _width(e)
+        return found
 
     def variables(self) -> tuple[Variable, ...]:
         found = []
         for v in self.joins:
             columns = tuple(Column("bytes" if k == "bytes" else "word", False) for k in key_columns(v.type) or ())
             found.append(Variable(self.print(v.expressions[0][1]), columns))
-        for b in filter(None, self.bundles):
+        for chunk in (c for a in range(len(self.inputs)) for c in self.chunks(a)):
             columns = tuple(
                 Column("bytes" if k == "bytes" else "word", e.may_be_null)
-                for e in b.values()
+                for e in chunk
                 for k in key_columns(e.type) or ()
             )
-            found.append(Variable(", ".join(self.print(e.id) for e in b.values()), columns))
+            found.append(Variable(", ".join(self.print(e.id) for e in chunk), columns))
         return tuple(found)
 
     def atom_variables(self) -> tuple[tuple[int, ...], ...]:
@@ -214,7 +232,7 @@ class _Builder:
         bundle = len(self.joins)
         for a in range(len(self.inputs)):
             own = [i for i, v in enumerate(self.joins) if a in v.atoms]
-            if self.bundles[a]:
+            for _ in self.chunks(a):
                 own.append(bundle)
                 bundle += 1
             found.append(tuple(own))
@@ -226,8 +244,7 @@ class _Builder:
         for a in range(len(self.inputs)):
             w = AtomWire(wire)
             own = [w.key(self.export.expression(v.expression(a)), join=True) for v in self.joins if a in v.atoms]
-            if self.bundles[a]:
-                own.append(tuple(s for e in self.bundles[a].values() for s in w.key(e, carried=self.carried)))
+            own += [tuple(s for e in chunk for s in w.key(e, carried=self.carried)) for chunk in self.chunks(a)]
             wires.append(w)
             slots.append(tuple(own))
         return wire, wires, slots
@@ -241,9 +258,11 @@ class _Builder:
                     e = self.export.expression(v.expression(a))
                     if e.op == "column":
                         variable_of[e.columns[0]] = n
-            for e in self.bundles[a].values():
-                if e.op == "column":
-                    variable_of.setdefault(e.columns[0], atom_variables[a][-1])
+            chunks = self.chunks(a)
+            for chunk, variable in zip(chunks, atom_variables[a][len(atom_variables[a]) - len(chunks) :], strict=True):
+                for e in chunk:
+                    if e.op == "column":
+                        variable_of.setdefault(e.columns[0], variable)
             known = [u for u in i.unique if all(c in variable_of for c in u)]
             unique.append(tuple(frozenset(variable_of[c] for c in u) for u in known))
         return Statistics(tuple(i.rows for i in self.inputs), tuple(unique))
@@ -281,6 +300,11 @@ class _Builder:
             }
             for a, (i, w) in enumerate(zip(self.inputs, wires, strict=True))
         )
+
+
+def _width(e: Expression) -> int:
+    """Words of a key that the expression takes."""
+    return len(key_columns(e.type) or ())
 
 
 def _aggregate(
@@ -402,7 +426,7 @@ def _outputs(
     exported: list[dict[str, Any]] = []
     for e, place in zip(expressions, places, strict=True):
         variable, column = place()
-        words = len(key_columns(e.type) or ())
+        words = _width(e)
         outputs.extend(OutputColumn(variable, column + w) for w in range(words))
         exported.append({"expr": e.id, "words": words})
     return tuple(outputs), tuple(exported)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -237,7 +238,8 @@ class PartitionTask:
         if self.failure or self.held is None:
             return {**head, **(self.failure or {})}, ()
         held, state, spec = self.held, self.held.state, self.spec
-        name = f"p{self.partition:03d}/{spec['version']}-{spec['attempt']}.ivm"
+        # The task's own: a retried or speculative task may see its rows in another order, and a file is a state's identity.
+        name = f"p{self.partition:03d}/{spec['version']}-{spec['attempt']}-{uuid.uuid4().hex[:12]}.ivm"
         file = checkpoint = None
         emission: Iterable[Emission] = ()
         resynced: dict[int, int] = {}

@@ -59,7 +59,7 @@ class View:
         }  # fmt: skip
         commit = {
             "formatVersion": 1, "version": version, "parent": parent, "attempt": attempt, "viewId": "view",
-            "definitionHash": "d", "planHash": "p", "settingsHash": "s", "partitionCount": 1, "hashFunction": "murmur3",
+            "definitionHash": "d", "meaningHash": "m", "planHash": "p", "settingsHash": "s", "partitionCount": 1, "hashFunction": "murmur3",
             "strategy": "yannakakis", "sources": [source], "partitions": partitions, "report": report,
             "liveErrors": 0, "stateBytes": 11, "result": None, **changed,
         }  # fmt: skip

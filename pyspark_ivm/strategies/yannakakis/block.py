@@ -81,12 +81,13 @@ class BlockState:
         self.touched += len(delta)
 
     def _describe(self, atom: int) -> str:
+        """The row that is deleted too often, by the columns that the block keeps of it."""
         leaf = self.leaf(atom)
         slot = int(leaf.meta[k.NEGATIVE_SLOT])
-        return (
-            f"{self.layout.plan.atoms[atom].label}: key words {leaf.keys[slot].tolist()} "
-            f"have multiplicity {int(leaf.vecs[slot, 0])}; {int(leaf.meta[k.NEGATIVE])} such tuples"
-        )
+        row = self.layout.spell(atom, leaf.keys[slot], self.strings)
+        others = int(leaf.meta[k.NEGATIVE]) - 1
+        more = f", and {others} more like it" if others else ""
+        return f"{row} stands {int(leaf.vecs[slot, 0])} times{more}"
 
     def apply(self, deltas: dict[int, Delta], replay: bool = False) -> None:
         """Absorb a batch (``begin_batch`` came before). On refusal everything is undone. A replayed batch was checked
@@ -103,11 +104,13 @@ class BlockState:
             raise
 
     def check_floats(self) -> None:
-        for i in self.layout.connex:
-            if "float" in self.layout.rho[i].kinds:
-                rho = self.of(self.layout.rho[i])
-                journaled = rho.jslot[: int(rho.meta[k.JOURNALED])]
-                if found := vectors.cancelled(rho.rows, journaled, rho.layout.kinds, rho.layout.offsets, rho.key_words):
+        """Of everything a read takes its sums from: the connex nodes, and the messages of others into them."""
+        read = {i.name: i for n in self.layout.connex for i in (self.layout.rho[n], *self.layout.messages_into(n))}
+        for relation in read.values():
+            if "float" in relation.kinds:
+                r = self.of(relation)
+                journaled = r.jslot[: int(r.meta[k.JOURNALED])]
+                if found := vectors.cancelled(r.rows, journaled, r.layout.kinds, r.layout.offsets, r.key_words):
                     raise Refused("FLOAT_CANCELLATION", f"{found} sums lost precision to cancellation or overflowed")
 
     def build(self) -> None:

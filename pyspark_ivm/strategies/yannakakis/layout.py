@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pyspark_ivm.index.relation import Layout
+from pyspark_ivm.index.strings import StringTable
 from pyspark_ivm.plan.block import BlockPlan, Node
 
 ADD, SET = 0, 2  # modes of kernels.upsert
@@ -251,6 +252,32 @@ class BlockLayout:
             if c != n.guard:
                 affected.append(self._probe(m, guard, m.variables))
         return Step(n, guard, factors, layout, targets, affected)
+
+    def messages_into(self, node: int) -> list[Relation]:
+        """What a read of a connex node multiplies besides the node's own vector."""
+        return [f.relation for f in self.weights[node].factors]
+
+    def spell(self, atom: int, key: np.ndarray, strings: StringTable) -> str:
+        """A leaf's tuple for a person: its columns by the names of their expressions, words as Spark sent them."""
+        parts, at = [], 0
+        for v in self.plan.atoms[atom].variables:
+            variable = self.plan.variables[v]
+            mask = int(key[at + len(variable.columns)]) if variable.nullable else 0
+            values = [
+                "NULL"
+                if mask >> i & 1
+                else repr(strings.text(int(key[at + i])))
+                if c.kind == "bytes"
+                else str(key[at + i])
+                for i, c in enumerate(variable.columns)
+            ]
+            parts.append(
+                f"({variable.name}) = ({', '.join(values)})" if len(values) > 1 else f"{variable.name} = {values[0]}"
+            )
+            at += variable.words
+        return (
+            f"{self.plan.atoms[atom].label}: the row with {', '.join(parts)}" if parts else self.plan.atoms[atom].label
+        )
 
     # -- top-down ----------------------------------------------------------------------------------------------------
     def _enumeration(self) -> None:

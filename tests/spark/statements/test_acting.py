@@ -53,7 +53,7 @@ def test_replacing_builds_beside_then_switches_then_drops(spark: SparkSession, e
     assert described(spark, "v") == old
     engine.forget()
     spark.sql(sql)
-    assert [c.split()[0] for c in calls(engine)] == ["create", "drop"]
+    assert [c.split()[0] for c in calls(engine)] == ["create", "drop", "settle"]
     assert calls(engine)[1].endswith(old["location"])
     new = described(spark, "v")
     assert new["query"] == "SELECT b, a FROM t" and new["location"] != old["location"]

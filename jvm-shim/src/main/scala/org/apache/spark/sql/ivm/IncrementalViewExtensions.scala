@@ -22,6 +22,8 @@ import org.apache.spark.sql.ivm.parser.IncrementalViewParser
   */
 class IncrementalViewExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
+    SupportedSpark.check(org.apache.spark.SPARK_VERSION)
+
     // parser
     extensions.injectParser { case (_, parser) => IncrementalViewParser(parser) }
 
@@ -36,4 +38,14 @@ class IncrementalViewExtensions extends (SparkSessionExtensions => Unit) {
   }
 
   private def classic(spark: AnySparkSession): SparkSession = spark.asInstanceOf[SparkSession]
+}
+
+/** The versions that one jar serves; pyspark_ivm/session.py says the same for Python. */
+private[ivm] object SupportedSpark {
+  private val Minors = Set("4.1", "4.2", "4.3")
+
+  def check(version: String): Unit =
+    if (!Minors(version.split('.').take(2).mkString("."))) {
+      throw new IvmException("IVM_SPARK_VERSION_UNSUPPORTED", Map("version" -> version, "supported" -> ">=4.1,<4.4"))
+    }
 }

@@ -23,6 +23,7 @@ object Policy {
   * @param viewId    unique for each CREATE; survives ALTER and RENAME
   * @param query     text of the defining query, names resolved against `catalogPath`
   * @param schema    the view's columns as a reader sees them (user's column names and comments applied)
+  * @param columns   the query's own names of these columns: what `*` meant at CREATE, whatever the tables look like later
   * @param location  the state directory of this generation, an absolute path
   * @param settings  SQL settings frozen at CREATE (spark.sql.ansi.enabled, session.timeZone, caseSensitive, …)
   */
@@ -31,6 +32,7 @@ case class ViewDefinition(
     viewId: String,
     query: String,
     schema: StructType,
+    columns: Seq[String],
     comment: Option[String],
     properties: Map[String, String],
     refreshOnRead: Boolean,
@@ -40,6 +42,9 @@ case class ViewDefinition(
     location: String,
     suspended: Boolean) {
   def qualifiedName: String = name.unquotedString
+
+  /** What is maintained, without what only says when and how it is shown. */
+  def maintained: ViewDefinition = copy(comment = None, properties = Map.empty, refreshOnRead = true, suspended = false)
 }
 
 /** The one row that REFRESH answers. `rowsChanged` None = NULL (deltas not enumerated). */
@@ -86,8 +91,14 @@ trait ViewEngine {
   /** Analyses `query` as the view's definition; refuses temp objects, current_user, row filters, unsupported statements. */
   def analyze(spark: SparkSession, query: String, settings: Map[String, String], catalogPath: Seq[String]): LogicalPlan
 
-  /** Builds (or re-attaches to) the state under `definition.location` and commits version 0 unless re-attached. */
-  def create(spark: SparkSession, definition: ViewDefinition): RefreshReport
+  /** Builds (or re-attaches to) the state under `definition.location` and commits version 0, with `reason`, unless re-attached. */
+  def create(spark: SparkSession, definition: ViewDefinition, reason: String): RefreshReport
+
+  /** The entry names the definition's state by now: what ended applications left of the view goes. */
+  def settle(spark: SparkSession, definition: ViewDefinition): Unit
+
+  /** There is a state at the definition's location, which `create` will attach to. */
+  def hasState(definition: ViewDefinition): Boolean
 
   def refresh(spark: SparkSession, definition: ViewDefinition, full: Boolean): RefreshReport
 
@@ -98,7 +109,7 @@ trait ViewEngine {
   /** The text of EXPLAIN CREATE: `mode` is simple, extended or formatted. Creates nothing. */
   def explainCreate(spark: SparkSession, definition: ViewDefinition, mode: String): String
 
-  def explainRefresh(spark: SparkSession, definition: ViewDefinition, mode: String): String
+  def explainRefresh(spark: SparkSession, definition: ViewDefinition, full: Boolean, mode: String): String
 
   /** Leaves a tombstone, then removes the state directory. */
   def drop(spark: SparkSession, definition: ViewDefinition): Unit

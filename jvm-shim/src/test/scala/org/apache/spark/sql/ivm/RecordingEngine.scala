@@ -40,10 +40,14 @@ class RecordingEngine extends ViewEngine {
   override def analyze(spark: SparkSession, query: String, settings: Map[String, String], catalogPath: Seq[String]): LogicalPlan =
     Dataset.ofRows(spark, spark.sessionState.sqlParser.parseQuery(query)).queryExecution.analyzed
 
-  override def create(spark: SparkSession, definition: ViewDefinition): RefreshReport = {
+  override def create(spark: SparkSession, definition: ViewDefinition, reason: String): RefreshReport = {
     called("create", definition.qualifiedName, definition.location)
-    commit(definition, "full", "CREATED")
+    commit(definition, "full", reason)
   }
+
+  override def settle(spark: SparkSession, definition: ViewDefinition): Unit = called("settle", definition.qualifiedName, definition.location)
+
+  override def hasState(definition: ViewDefinition): Boolean = versions.contains(definition.location)
 
   override def refresh(spark: SparkSession, definition: ViewDefinition, full: Boolean): RefreshReport = {
     called("refresh", definition.qualifiedName, full.toString)
@@ -64,7 +68,7 @@ class RecordingEngine extends ViewEngine {
     s"Strategy: linear ($mode)"
   }
 
-  override def explainRefresh(spark: SparkSession, definition: ViewDefinition, mode: String): String = {
+  override def explainRefresh(spark: SparkSession, definition: ViewDefinition, full: Boolean, mode: String): String = {
     called("explainRefresh", definition.qualifiedName, mode)
     s"Refresh: incremental ($mode)"
   }

@@ -68,9 +68,22 @@ case class RefuseStatementsByName(spark: SparkSession) extends Rule[LogicalPlan]
   import Refusals._
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
-    plan.foreach(node => if (!isHarmless(node)) target(node).foreach { case (name, said) => check(node, name, said) })
+    plan.foreach { node =>
+      refuseProvider(node)
+      if (!isHarmless(node)) target(node).foreach { case (name, said) => check(node, name, said) }
+    }
     plan
   }
+
+  /** `CREATE TABLE … USING ivm`: an entry of that provider is a view, and only our statements make views. */
+  private def refuseProvider(node: LogicalPlan): Unit = node.productIterator.foreach {
+    case spec: TableSpecBase => checkProvider(spec.provider)
+    case table: CatalogTable if node.isInstanceOf[CreateTableV1] => checkProvider(table.provider)
+    case _ =>
+  }
+
+  private def checkProvider(provider: Option[String]): Unit =
+    if (provider.exists(_.equalsIgnoreCase(IncrementalViewProvider.Name))) throw new IvmException("IVM_NOT_A_DATA_SOURCE")
 
   private def check(node: LogicalPlan, nameParts: Seq[String], said: Option[String]): Unit =
     if (!spark.sessionState.catalog.isTempView(nameParts)) {
@@ -85,6 +98,7 @@ case class RefuseStatementsByName(spark: SparkSession) extends Rule[LogicalPlan]
     case update: UpdateTable => named(update.table)
     case merge: MergeIntoTable => named(merge.targetTable)
     case cache: CacheTable => named(cache.table)
+    case _: CacheTableAsSelect => None // caches what it selects, under a name of its own
     case command: Command => command.children.headOption.flatMap(named)
     case _ => None
   }

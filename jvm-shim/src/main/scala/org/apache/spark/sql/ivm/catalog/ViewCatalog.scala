@@ -1,5 +1,7 @@
 package org.apache.spark.sql.ivm.catalog
 
+import scala.util.Try
+
 import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.analysis.{NoSuchNamespaceException, NoSuchTableException}
 import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType}
@@ -23,6 +25,14 @@ object ViewCatalog {
     inSessionCatalog(spark, nameParts).getOrElse(
       throw new IvmException("IVM_CATALOG_NOT_SUPPORTED", Map("name" -> nameParts.mkString("."))))
 
+  /** The schema that SHOW lists: of the session catalog, like every view. */
+  def schema(spark: SparkSession, namespace: Seq[String]): String = {
+    // Any table name does: only its schema is looked at.
+    inSessionCatalog(spark, namespace :+ "v").flatMap(_.database).getOrElse(
+      throw new IvmException("IVM_NAMESPACE_NOT_SUPPORTED", Map(
+        "namespace" -> (if (namespace.isEmpty) currentPath(spark) else namespace).mkString("."))))
+  }
+
   /** The entry of a name if it is an incremental view; None for anything else, whatever it is. */
   def find(spark: SparkSession, nameParts: Seq[String]): Option[CatalogTable] =
     inSessionCatalog(spark, nameParts).flatMap(existing(spark, _)).filter(isIncrementalView)
@@ -37,18 +47,24 @@ object ViewCatalog {
     table
   }
 
-  def load(spark: SparkSession, name: TableIdentifier): ViewDefinition = ViewProperties.decode(entry(spark, name))
+  def load(spark: SparkSession, name: TableIdentifier): ViewDefinition = decode(entry(spark, name))
+
+  def decode(entry: CatalogTable): ViewDefinition = ViewProperties.decode(entry)
 
   def load(spark: SparkSession, nameParts: Seq[String]): ViewDefinition = load(spark, qualify(spark, nameParts))
 
-  /** Names of the views of a schema, sorted. */
-  def list(spark: SparkSession, schema: String, pattern: String): Seq[ViewDefinition] = {
+  /** The views of a schema, sorted by name. */
+  def list(spark: SparkSession, schema: String, pattern: String): Seq[ViewDefinition] =
+    entries(spark, schema, pattern).flatMap(t => Try(ViewProperties.decode(t)).toOption)
+
+  /** The entries of a schema that are views, sorted by name, also those that cannot be decoded. */
+  def entries(spark: SparkSession, schema: String, pattern: String): Seq[CatalogTable] = {
     val catalog = spark.sessionState.catalog
     if (!catalog.databaseExists(schema)) {
       throw new NoSuchNamespaceException(Seq(CatalogManager.SESSION_CATALOG_NAME, schema))
     }
     val names = catalog.listTables(schema, pattern, includeLocalTempViews = false)
-    catalog.getTablesByName(names).filter(isIncrementalView).map(ViewProperties.decode).sortBy(_.name.table)
+    catalog.getTablesByName(names).filter(isIncrementalView).sortBy(_.identifier.table)
   }
 
   /** Fails with Spark's error if the name was taken meanwhile. */
@@ -94,7 +110,8 @@ object ViewCatalog {
   /** Catalog and schema that unqualified names in a query mean now. */
   def currentPath(spark: SparkSession): Seq[String] = {
     // Through the public catalog: the catalog manager is a class in one version of Spark and a trait in the next.
-    spark.catalog.currentCatalog() +: spark.sessionState.sqlParser.parseMultipartIdentifier(spark.catalog.currentDatabase)
+    val schema = spark.catalog.currentDatabase // empty for a catalog without a default namespace
+    spark.catalog.currentCatalog() +: (if (schema.isEmpty) Nil else spark.sessionState.sqlParser.parseMultipartIdentifier(schema))
   }
 
   /** What the catalog would refuse after the state is built is refused before. */

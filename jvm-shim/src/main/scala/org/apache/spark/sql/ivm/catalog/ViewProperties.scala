@@ -28,6 +28,7 @@ private[catalog] object ViewProperties {
       "id" -> definition.viewId,
       "query" -> definition.query,
       "schema" -> definition.schema.json,
+      "columns" -> json.writeValueAsString(definition.columns.asJava),
       "refreshOnRead" -> definition.refreshOnRead.toString,
       "policy" -> definition.policy.text,
       "settings" -> json.writeValueAsString(new java.util.TreeMap(definition.settings.asJava)),
@@ -50,15 +51,18 @@ private[catalog] object ViewProperties {
       viewId = value("id"),
       query = value("query"),
       schema = DataType.fromJson(value("schema")).asInstanceOf[StructType],
+      columns = texts(value("columns")),
       comment = table.comment,
       properties = properties.filter { case (key, _) => !isOurs(key) },
       refreshOnRead = value("refreshOnRead").toBoolean,
       policy = Policy(value("policy")),
       settings = json.readTree(value("settings")).properties.asScala.map(e => e.getKey -> e.getValue.asText).toMap,
-      catalogPath = json.readTree(value("catalogPath")).elements.asScala.map(_.asText).toSeq,
+      catalogPath = texts(value("catalogPath")),
       location = value("location"),
       suspended = value("suspended").toBoolean)
   }
+
+  private def texts(array: String): Seq[String] = json.readTree(array).elements.asScala.map(_.asText).toSeq
 
   private def split(key: String, value: String): Map[String, String] =
     if (value.length <= MaxValueLength) Map(key -> value)

@@ -2,18 +2,19 @@ package org.apache.spark.sql.ivm.command
 
 import java.util.UUID
 
+import scala.util.Try
 import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.Row
-import org.apache.spark.sql.catalyst.{CapturesConfig, TableIdentifier}
+import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryCompilationErrors
-import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.ivm.{IvmException, Policy, ViewDefinition, ViewEngine}
+import org.apache.spark.sql.ivm.{IvmException, Policy, RefreshReport, ViewDefinition, ViewEngine}
 import org.apache.spark.sql.ivm.catalog.{IncrementalViewRelation, ViewCatalog}
+import org.apache.spark.sql.ivm.execution.FrozenSettings
 import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
 import org.apache.spark.sql.util.SchemaUtils
 
@@ -52,7 +53,7 @@ case class CreateIncrementalViewCommand(
     val qualified = ViewCatalog.qualify(spark, name)
     ViewCatalog.checkCreatable(spark, qualified)
     ViewCatalog.checkProperties(properties.keys)
-    val settings = Definitions.settings(spark)
+    val settings = FrozenSettings.of(spark.sessionState.conf)
     val path = ViewCatalog.currentPath(spark)
     val analyzed = engine.analyze(spark, query, settings, path)
     Definitions.checkNotRecursive(spark, engine, qualified, analyzed)
@@ -61,6 +62,7 @@ case class CreateIncrementalViewCommand(
       viewId = UUID.randomUUID.toString,
       query = query,
       schema = Definitions.schema(spark, qualified, analyzed, columns),
+      columns = analyzed.output.map(_.name),
       comment = comment.orElse(properties.get("comment")),
       properties = properties - "comment",
       refreshOnRead = refreshOnRead,
@@ -78,13 +80,14 @@ case class CreateIncrementalViewCommand(
 case class AlterIncrementalViewAsCommand(name: Seq[String], query: String) extends IncrementalViewCommand {
   override def execute(spark: SparkSession): Seq[Row] = {
     val old = ViewCatalog.load(spark, name)
-    val settings = Definitions.settings(spark)
+    val settings = FrozenSettings.of(spark.sessionState.conf)
     val path = ViewCatalog.currentPath(spark)
     val analyzed = engine.analyze(spark, query, settings, path)
     Definitions.checkNotRecursive(spark, engine, old.name, analyzed)
     val next = old.copy(
       query = query,
       schema = Definitions.schema(spark, old.name, analyzed, Nil),
+      columns = analyzed.output.map(_.name),
       settings = settings,
       catalogPath = path)
     Definitions.replace(spark, engine, old, next.copy(location = engine.locate(spark, next, fresh = true)))
@@ -97,25 +100,17 @@ case class DropIncrementalViewCommand(name: Seq[String], ifExists: Boolean) exte
   override def execute(spark: SparkSession): Seq[Row] = {
     val qualified = ViewCatalog.qualify(spark, name)
     if (!ifExists || ViewCatalog.exists(spark, qualified)) {
-      val view = ViewCatalog.load(spark, qualified)
+      // An entry that says too little goes all the same; where its state was, nobody knows.
+      val view = Try(ViewCatalog.decode(ViewCatalog.entry(spark, qualified)))
+      view.failed.foreach { case e: IvmException if e.condition == "IVM_CATALOG_ENTRY_DAMAGED" => case e => throw e }
       ViewCatalog.drop(spark, qualified)
-      engine.drop(spark, view)
+      view.foreach(engine.drop(spark, _))
     }
     Nil
   }
 }
 
-private[command] object Definitions extends CapturesConfig with Logging {
-
-  /** Settings that Spark stores with its persistent views, those that decide meaning even where they were never set. */
-  def settings(spark: SparkSession): Map[String, String] = {
-    val conf = spark.sessionState.conf
-    val always = Seq(SQLConf.ANSI_ENABLED, SQLConf.SESSION_LOCAL_TIMEZONE, SQLConf.CASE_SENSITIVE,
-      SQLConf.DECIMAL_OPERATIONS_ALLOW_PREC_LOSS, SQLConf.MAP_KEY_DEDUP_POLICY, SQLConf.LEGACY_SIZE_OF_NULL,
-      SQLConf.GROUP_BY_ORDINAL, SQLConf.ORDER_BY_ORDINAL, SQLConf.ESCAPED_STRING_LITERALS, SQLConf.DOUBLE_QUOTED_IDENTIFIERS)
-    sqlConfigsToProps(conf, "").filter { case (key, _) => !key.startsWith("spark.sql.ivm.") } ++
-      always.map(entry => entry.key -> conf.getConfString(entry.key, entry.defaultValueString))
-  }
+private[command] object Definitions extends Logging {
 
   /** The view's columns: named by the column list, else by the query; all nullable, of metadata only comments. */
   def schema(spark: SparkSession, name: TableIdentifier, query: LogicalPlan, columns: Seq[(String, Option[String])]): StructType = {
@@ -152,26 +147,40 @@ private[command] object Definitions extends CapturesConfig with Logging {
 
   def create(spark: SparkSession, engine: ViewEngine, next: ViewDefinition, ifNotExists: Boolean): Unit =
     try {
-      build(spark, engine, next)(ViewCatalog.create(spark, next))
+      build(spark, engine, next, "CREATED")(ViewCatalog.create(spark, next))
+      afterwards(s"settle the state of ${next.qualifiedName}")(engine.settle(spark, next))
     } catch {
       case e: TableAlreadyExistsException => if (!ifNotExists) throw e // another session was faster
     }
 
-  def replace(spark: SparkSession, engine: ViewEngine, old: ViewDefinition, next: ViewDefinition): Unit = {
-    build(spark, engine, next)(ViewCatalog.alter(spark, next))
-    // The statement has taken effect; what is left behind is garbage, not an error.
-    try engine.drop(spark, old)
-    catch { case NonFatal(e) => logWarning(s"could not remove the former state of ${old.qualifiedName} at ${old.location}", e) }
+  /** Builds the state beside the old one, switches the entry to it, and only then lets the old one go. */
+  def replace(
+      spark: SparkSession, engine: ViewEngine, old: ViewDefinition, next: ViewDefinition, reason: String = "CREATED"): RefreshReport = {
+    val report = build(spark, engine, next, reason)(ViewCatalog.alter(spark, next))
+    afterwards(s"remove the former state of ${old.qualifiedName} at ${old.location}")(engine.drop(spark, old))
+    afterwards(s"settle the state of ${next.qualifiedName}")(engine.settle(spark, next))
+    report
   }
 
-  private def build(spark: SparkSession, engine: ViewEngine, next: ViewDefinition)(register: => Unit): Unit =
+  /** The statement has taken effect; what is left behind is garbage, not an error. */
+  private def afterwards(task: String)(work: => Unit): Unit =
+    try work
+    catch { case NonFatal(e) => logWarning(s"could not $task", e) }
+
+  /** A failure removes what this statement built; a state that was there before, left by an ended application, stays. */
+  private def build(spark: SparkSession, engine: ViewEngine, next: ViewDefinition, reason: String)(register: => Unit): RefreshReport = {
+    val attached = engine.hasState(next)
     try {
-      engine.create(spark, next)
+      val report = engine.create(spark, next, reason)
       register
+      report
     } catch {
       case e: Throwable =>
-        try engine.drop(spark, next)
-        catch { case NonFatal(f) => e.addSuppressed(f) }
+        if (!attached) {
+          try engine.drop(spark, next)
+          catch { case NonFatal(f) => e.addSuppressed(f) }
+        }
         throw e
     }
+  }
 }

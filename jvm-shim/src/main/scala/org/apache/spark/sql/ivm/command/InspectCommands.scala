@@ -22,20 +22,25 @@ case class ShowIncrementalViewsCommand(namespace: Option[Seq[String]], pattern: 
     "state" -> StringType, "version" -> LongType, "lastRefresh" -> TimestampType)
 
   override def execute(spark: SparkSession): Seq[Row] = {
-    // Any table name does: only its schema is looked at.
-    val schema = ViewCatalog.qualify(spark, namespace.getOrElse(Nil) :+ "v").database.get
-    ViewCatalog.list(spark, schema, pattern.getOrElse("*")).map { view =>
-      val status: Either[String, ViewStatus] =
-        try Right(engine.status(spark, view))
-        catch {
-          case e: IvmException => Left(s"failed: ${e.condition}")
-          case NonFatal(e) => Left(s"failed: ${e.getMessage}")
-        }
-      Row(schema, view.name.table, status.map(_.strategy).getOrElse(null), view.policy.text, Texts.refresh(view),
-        status.fold(identity, Texts.state(view, _)), status.map(s => Long.box(s.version)).getOrElse(null),
-        status.map(s => Timestamp.from(Instant.ofEpochMilli(s.lastTimestampMs))).getOrElse(null))
+    val schema = ViewCatalog.schema(spark, namespace.getOrElse(Nil))
+    ViewCatalog.entries(spark, schema, pattern.getOrElse("*")).map { entry =>
+      failing(ViewCatalog.decode(entry)) match {
+        case Left(failed) => Row(schema, entry.identifier.table, null, null, null, failed, null, null)
+        case Right(view) =>
+          val status = failing(engine.status(spark, view))
+          Row(schema, view.name.table, status.map(_.strategy).getOrElse(null), view.policy.text, Texts.refresh(view),
+            status.fold(identity, Texts.state(view, _)), status.map(s => Long.box(s.version)).getOrElse(null),
+            status.map(s => Timestamp.from(Instant.ofEpochMilli(s.lastTimestampMs))).getOrElse(null))
+      }
     }
   }
+
+  private def failing[T](look: => T): Either[String, T] =
+    try Right(look)
+    catch {
+      case e: IvmException => Left(s"failed: ${e.condition}")
+      case NonFatal(e) => Left(s"failed: ${e.getMessage}")
+    }
 }
 
 /** DESCRIBE [EXTENDED] INCREMENTAL VIEW: (key, value) rows. */
@@ -106,7 +111,8 @@ case class ExplainIncrementalViewCommand(explained: LogicalPlan, mode: String) e
   override def execute(spark: SparkSession): Seq[Row] = {
     val text = explained match {
       case create: CreateIncrementalViewCommand => engine.explainCreate(spark, create.definition(spark), engineMode)
-      case refresh: RefreshIncrementalViewCommand => engine.explainRefresh(spark, ViewCatalog.load(spark, refresh.name), engineMode)
+      case refresh: RefreshIncrementalViewCommand => 
+        engine.explainRefresh(spark, ViewCatalog.load(spark, refresh.name), refresh.full, engineMode)
       case other => throw new AnalysisException(errorClass = "INTERNAL_ERROR", messageParameters = Map("message" -> other.nodeName))
     }
     Seq(Row(text))

@@ -29,8 +29,8 @@ private object Bags {
 private object Results {
   import org.apache.spark.sql.types.{StructField, StructType}
 
-  def schema(output: Seq[Attribute]): StructType =
-    StructType(output.zipWithIndex.map { case (a, i) => StructField(s"c$i", a.dataType, nullable = true) })
+  def schema(view: StructType): StructType =
+    StructType(view.zipWithIndex.map { case (f, i) => StructField(s"c$i", f.dataType, nullable = true) })
 
   def renamed(plan: LogicalPlan): LogicalPlan =
     Project(plan.output.zipWithIndex.map { case (a, i) => Alias(a, s"c$i")() }, plan)

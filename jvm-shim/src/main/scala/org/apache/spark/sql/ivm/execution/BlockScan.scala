@@ -96,13 +96,19 @@ object BlockScan {
 
   /** The wire column behind a decoded value, with the function that decodes it. */
   private def decoded(e: Expression, scan: BlockScan): Option[(Int, String)] = e match {
-    case s: StaticInvoke if s.staticObject == WireFunctions.getClass && exact(s.functionName) =>
+    // Another collation calls texts equal whose bytes differ.
+    case s: StaticInvoke if s.staticObject == WireFunctions.getClass && exact(s.functionName) && byBytes(s.dataType) =>
       s.arguments.head match {
         case a: Attribute => indexOf(a, scan).map((_, s.functionName))
         case _ => None
       }
     case a: Attribute if a.dataType == BinaryType => indexOf(a, scan).map((_, "toString"))
     case _ => None
+  }
+
+  private def byBytes(t: DataType): Boolean = t match {
+    case s: StringType => s.isUTF8BinaryCollation
+    case _ => true
   }
 
   private def indexOf(a: Attribute, scan: BlockScan): Option[Int] =

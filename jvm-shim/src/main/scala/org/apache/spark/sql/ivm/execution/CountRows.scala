@@ -43,3 +43,30 @@ case class CountRowsExec(counter: LongAccumulator, child: SparkPlan) extends Una
 
   override protected def withNewChildInternal(newChild: SparkPlan): CountRowsExec = copy(child = newChild)
 }
+
+/** How many rows the scans below a plan gave, after it has run: `rows_in` of a full refresh. */
+class RowsRead {
+  @volatile private var plan: Option[SparkPlan] = None
+
+  def watch(executed: SparkPlan): Unit = plan = Some(executed)
+
+  def total: Long = plan.toSeq.flatMap(_.collectWithSubqueries { case leaf if leaf.children.isEmpty => leaf })
+    .flatMap(_.metrics.get("numOutputRows")).map(_.value).sum
+}
+
+/** Passes rows on; remembers the physical plan that makes them. */
+case class WatchRead(read: RowsRead, child: LogicalPlan) extends UnaryNode {
+  override def output: Seq[Attribute] = child.output
+  override protected def withNewChildInternal(newChild: LogicalPlan): WatchRead = copy(child = newChild)
+}
+
+case class WatchReadExec(read: RowsRead, child: SparkPlan) extends UnaryExecNode {
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+  override def outputOrdering: Seq[SortOrder] = child.outputOrdering
+  override protected def doExecute(): RDD[InternalRow] = {
+    read.watch(child)
+    child.execute()
+  }
+  override protected def withNewChildInternal(newChild: SparkPlan): WatchReadExec = copy(child = newChild)
+}

@@ -18,49 +18,88 @@ class Engine extends ViewEngine {
 
   private val runtimes = Collections.synchronizedMap(new WeakHashMap[SparkSession, TrieMap[String, ViewRuntime]]())
 
-  private def runtime(spark: SparkSession, definition: ViewDefinition): ViewRuntime = {
+  /** @param current the catalog must still say of the tables and views below what it said when the query was analysed; a read at a
+    *                version that is there already needs none of them
+    */
+  private def runtime(spark: SparkSession, definition: ViewDefinition, current: Boolean = true): ViewRuntime = {
     val views = runtimes.computeIfAbsent(spark, _ => TrieMap.empty)
-    views.get(definition.location).filter(_.definition == definition).getOrElse {
-      val fresh = new ViewRuntime(spark, definition)
+    views.get(definition.location).filter(v => v.definition == definition.maintained && (!current || v.isCurrent)).getOrElse {
+      val fresh = new ViewRuntime(spark, definition.maintained)
+      // Where the query cannot be analysed any more, what is known of it stays: reads of a suspended view need no tables.
+      if (current) fresh.analyzed
       views.put(definition.location, fresh)
       fresh
     }
   }
+
+  /** Runs `work`; a source that turns out to look otherwise than at analysis (Delta keeps its schema in its own log) is analysed again, once. */
+  private def analysed[T](spark: SparkSession, definition: ViewDefinition)(work: ViewRuntime => T): T =
+    Engine.typed {
+      try work(runtime(spark, definition))
+      catch {
+        case e: IvmException if e.condition == "IVM_SOURCE_SCHEMA_CHANGED" =>
+          forget(spark, definition)
+          work(runtime(spark, definition))
+      }
+    }
 
   private def forget(spark: SparkSession, definition: ViewDefinition): Unit =
     Option(runtimes.get(spark)).foreach(_.remove(definition.location))
 
   override def analyze(
       spark: SparkSession, query: String, settings: Map[String, String], catalogPath: Seq[String]): LogicalPlan =
-    DefinitionAnalysis(spark, ViewSession.of(spark, settings, catalogPath), query)
+    DefinitionAnalysis(ViewSession.of(spark, settings, catalogPath), query, askedIn = Some(spark))
 
-  override def create(spark: SparkSession, definition: ViewDefinition): RefreshReport = {
+  override def create(spark: SparkSession, definition: ViewDefinition, reason: String): RefreshReport = {
     val view = runtime(spark, definition)
     val report = Engine.typed(view.lock.synchronized {
       val work = new Refresh(view)
       // A state that is there already fits (see `locate`): catch up with the sources instead of computing anew.
-      if (view.log.latest().isDefined) work.refresh(full = false) else work.create()
+      if (view.log.latest().isDefined) work.refresh(full = false) else work.create(reason)
     })
-    removeOtherGenerations(spark, definition)
     report
+  }
+
+  override def settle(spark: SparkSession, definition: ViewDefinition): Unit = {
+    val own = Paths.get(definition.location)
+    val view = runtime(spark, definition, current = false)
+    generations(own.getParent).filter(_ != own).filterNot(inUse(spark, definition, _)).filterNot(mayBeInUse(view, _)).foreach { g =>
+      CommitLogs.of(g.toString).drop()
+    }
   }
 
   override def refresh(spark: SparkSession, definition: ViewDefinition, full: Boolean): RefreshReport = {
     if (definition.suspended) throw new IvmException("IVM_VIEW_SUSPENDED", Map("view" -> definition.qualifiedName))
+    analysed(spark, definition) { view =>
+      val report = view.lock.synchronized(new Refresh(view).refresh(full))
+      cleanUp(spark, view, report)
+      report
+    }
+  }
+
+  /** After a read met a damaged file. One that the newest version does not need was cleaned away under the reader: nothing to mend.
+    * What is needed is built anew where reads may refresh; elsewhere the error says how.
+    */
+  private[execution] def mend(spark: SparkSession, definition: ViewDefinition, damage: StateDamage): Unit = {
     val view = runtime(spark, definition)
-    val report = Engine.typed(view.lock.synchronized(new Refresh(view).refresh(full)))
-    cleanUp(spark, view, report)
-    report
+    val needed = view.log.latest().exists { c =>
+      view.log.lineageAt(c.version).all.exists(l => l.files.exists(f => damage.file.endsWith(s"/${l.block}/${f.path}")))
+    }
+    if (needed) {
+      if (!definition.refreshOnRead || definition.suspended || definition.policy == Policy.Strict) throw damage.error
+      Engine.typed(view.lock.synchronized(new Refresh(view).mend()))
+    }
   }
 
   /** The version that an execution reads, and the plan that delivers it. */
   def pin(spark: SparkSession, definition: ViewDefinition): Pinned = {
     if (definition.refreshOnRead && !definition.suspended) refresh(spark, definition, full = false)
-    val view = runtime(spark, definition)
-    val commit = view.log.latest().getOrElse(
-      throw new IvmException("IVM_STATE_MISSING", Map("view" -> definition.qualifiedName, "location" -> definition.location)))
+    val view = runtime(spark, definition, current = false)
+    val commit = view.log.latest().getOrElse(throw view.missing)
     Pinned(commit.version, view.read(commit), view.session)
   }
+
+  override def hasState(definition: ViewDefinition): Boolean = Files.exists(Paths.get(definition.location))
 
   override def status(spark: SparkSession, definition: ViewDefinition): ViewStatus = {
     val commit = CommitLogs.of(definition.location).latest().getOrElse(
@@ -95,24 +134,27 @@ class Engine extends ViewEngine {
     }
 
   override def explainCreate(spark: SparkSession, definition: ViewDefinition, mode: String): String = {
-    val plan = new ViewRuntime(spark, definition).plan
+    // Without its location: the plan that this policy and these tables would get, not the one that a state was built by.
+    val plan = new ViewRuntime(spark, definition.copy(location = "")).plan
     s"Incremental view ${definition.qualifiedName}\n" + (if (mode == "simple") plan.explain else plan.explainExtended)
   }
 
-  override def explainRefresh(spark: SparkSession, definition: ViewDefinition, mode: String): String = {
-    val view = runtime(spark, definition)
-    val commit = view.log.latest()
-    val forecast = new Refresh(view).forecast()
-    // The planner's reasons name tables and expressions; what a refresh alone decides needs no parameters.
-    val sentence = view.plan.reasons.find(_.code == forecast.reason).fold(Conditions.sentence(forecast.reason, forecast.parameters))(_.sentence)
-    val lines = forecast.sources.map { case (table, kind, what) => s"  $table ($kind): $what" }
-    s"""Refresh of incremental view ${definition.qualifiedName} at version ${commit.fold("none")(_.version.toString)}
-       |Kind: ${forecast.kind}
-       |Reason: ${forecast.reason}: $sentence
-       |Sources:
-       |${lines.mkString("\n")}
-       |""".stripMargin + (if (mode == "simple") view.plan.explain else view.plan.explainExtended)
-  }
+  override def explainRefresh(spark: SparkSession, definition: ViewDefinition, full: Boolean, mode: String): String =
+    analysed(spark, definition) { view =>
+      val commit = view.log.latest()
+      val forecast = new Refresh(view).forecast(full)
+      // The planner's reasons name tables and expressions; the others bring their parameters.
+      val sentence = view.plan.reasons.find(_.code == forecast.reason).fold(Conditions.sentence(forecast.reason, forecast.parameters))(_.sentence)
+      val refused =
+        if (definition.suspended) Some(new IvmException("IVM_VIEW_SUSPENDED", Map("view" -> definition.qualifiedName))) else forecast.refused
+      val lines = forecast.sources.map { case (table, kind, what) => s"  $table ($kind): $what" }
+      s"""Refresh of incremental view ${definition.qualifiedName} at version ${commit.fold("none")(_.version.toString)}
+         |Kind: ${forecast.kind}
+         |Reason: ${forecast.reason}: $sentence
+         |${refused.fold("")(e => s"Refused: ${e.getMessage}\n")}Sources:
+         |${lines.mkString("\n")}
+         |""".stripMargin + (if (mode == "simple") view.plan.explain else view.plan.explainExtended)
+    }
 
   override def drop(spark: SparkSession, definition: ViewDefinition): Unit = {
     forget(spark, definition)
@@ -143,12 +185,15 @@ class Engine extends ViewEngine {
   private def inUse(spark: SparkSession, definition: ViewDefinition, generation: Path): Boolean =
     definition.name.database.exists(ViewCatalog.list(spark, _, "*").exists(_.location == generation.toString))
 
-  /** A generation of another definition that no entry names is what an ended application left. */
-  private def removeOtherGenerations(spark: SparkSession, definition: ViewDefinition): Unit = {
-    val own = Paths.get(definition.location)
-    generations(own.getParent).filter(_ != own).filterNot(inUse(spark, definition, _)).foreach { g =>
-      CommitLogs.of(g.toString).drop()
-    }
+  /** A generation that this catalog does not name, but another application may be at work on: one that is being built, or one that
+    * was just built for the same definition. All others are what ended applications left.
+    */
+  private def mayBeInUse(view: ViewRuntime, generation: Path): Boolean = {
+    def young(millis: Long): Boolean = System.currentTimeMillis() - millis < Engine.AtWorkMs
+    try CommitLogs.of(generation.toString).latest() match {
+      case None => young(Files.getLastModifiedTime(generation).toMillis)
+      case Some(c) => c.definitionHash == view.definitionHash && c.settingsHash == view.settingsHash && young(c.report.timestampMs)
+    } catch { case e: IvmException if e.condition.startsWith("IVM_STATE_") => false }
   }
 
   /** Cheap when nothing is due: looks at a number in memory. */
@@ -161,6 +206,9 @@ class Engine extends ViewEngine {
 
 object Engine {
   private val CleanUpInterval = 20L
+
+  /** How long a generation without an entry may belong to somebody at work. */
+  private val AtWorkMs = 3600L * 1000
 
   lazy val instance: Engine = ViewEngines.engine.asInstanceOf[Engine]
 
@@ -183,4 +231,7 @@ object Engine {
 object CommitLogs {
   private val logs = TrieMap.empty[String, CommitLog]
   def of(location: String): CommitLog = logs.getOrElseUpdate(location, CommitLog(location))
+
+  /** Looks at the directory anew, as another driver would. */
+  def forget(location: String): Unit = logs.remove(location)
 }

@@ -45,10 +45,15 @@ object Pins {
   def of(spark: SparkSession, relation: IncrementalViewRelation): Pinned = executionId(spark) match {
     case None => fresh(spark, relation)
     case Some(id) =>
-      val key = s"${spark.sparkContext.applicationId} $id"
-      val set = executions.synchronized(executions.computeIfAbsent(key, _ => new PinSet))
+      val set = executions.synchronized(executions.computeIfAbsent(key(spark, id), _ => new PinSet))
       set.of(spark, relation, query(id).toSeq.flatMap(viewsOf))
   }
+
+  /** The execution takes its pins anew. */
+  private[execution] def forget(spark: SparkSession): Unit =
+    executionId(spark).foreach(id => executions.synchronized(executions.remove(key(spark, id))))
+
+  private def key(spark: SparkSession, id: Long): String = s"${spark.sparkContext.applicationId} $id"
 
   private def fresh(spark: SparkSession, relation: IncrementalViewRelation): Pinned =
     Engine.instance.pin(spark, ViewCatalog.load(spark, relation.name))
@@ -59,7 +64,7 @@ object Pins {
   private def query(id: Long): Option[QueryExecution] = Option(SQLExecution.getQueryExecution(id))
 
   /** The views that the query will read: of the optimized plan, which has left out the branches that cannot matter. */
-  private def viewsOf(query: QueryExecution): Seq[IncrementalViewRelation] =
+  private[execution] def viewsOf(query: QueryExecution): Seq[IncrementalViewRelation] =
     query.optimizedPlan.collectWithSubqueries { case view: IncrementalViewRelation => view }
 
   /** A query runs, other than one that explains a query. */

@@ -85,7 +85,20 @@ object PythonCalls {
   /** One request to the planning worker (`pyspark_ivm.worker.planner`); errors it answers are raised here. */
   def plan(spark: SparkSession, request: JsonNode): JsonNode = {
     val text = mapper.writeValueAsString(request)
-    val answer = spark.withActive {
+    val answer =
+      try ask(spark, text)
+      catch { case _: java.io.IOException => ask(spark, text) } // its worker was killed while it idled: Spark starts another
+    val json = mapper.readTree(answer)
+    Option(json.get("error")).foreach { e =>
+      val parameters = Option(e.get("parameters")).toSeq
+        .flatMap(_.properties().asScala).map(p => p.getKey -> p.getValue.asText).toMap
+      throw new IvmException(e.get("condition").asText, parameters)
+    }
+    json.get("ok")
+  }
+
+  private def ask(spark: SparkSession, text: String): String =
+    spark.withActive {
       new PythonPlannerRunner[String](function(Array.emptyByteArray)) {
         override val workerModule: String = "pyspark_ivm.worker.planner"
         override protected def writeToPython(out: DataOutputStream, pickler: Pickler): Unit =
@@ -100,12 +113,4 @@ object PythonCalls {
         }
       }.runInPython()
     }
-    val json = mapper.readTree(answer)
-    Option(json.get("error")).foreach { e =>
-      val parameters = Option(e.get("parameters")).toSeq
-        .flatMap(_.properties().asScala).map(p => p.getKey -> p.getValue.asText).toMap
-      throw new IvmException(e.get("condition").asText, parameters)
-    }
-    json.get("ok")
-  }
 }

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.ivm.execution
 
+import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
 import scala.concurrent.{Await, ExecutionContext, Future}
@@ -33,7 +34,10 @@ class Refresh(runtime: ViewRuntime) {
   /** Every source at the point this refresh takes it to. */
   private case class Pin(ref: SourceRef, token: Option[Token], record: Option[SourceRecord]) {
     def moved: Boolean = token.isEmpty || !record.flatMap(_.token).contains(token.get.text)
-    def recreated: Boolean = record.exists(_.tableId != ref.source.tableId)
+    val location: String = ref.source.tableId
+    val schemaHash: String = CommitLog.sha256((ref.columns :+ ref.source.layout).mkString("\n").getBytes(UTF_8))
+    /** Another table under the same name, or the same files read another way. */
+    def recreated: Boolean = record.exists(r => r.tableId != location || r.schemaHash != schemaHash)
 
     private var writing: Option[Future[Option[String]]] = None
 
@@ -54,25 +58,35 @@ class Refresh(runtime: ViewRuntime) {
     })
   }
 
-  def create(): RefreshReport = run(_ => Some("CREATED"))
+  def create(reason: String): RefreshReport = run(_ => Some(Full(reason, forced = true)))
 
-  def refresh(full: Boolean): RefreshReport = run(wanted(full))
+  def refresh(full: Boolean): RefreshReport = run { base =>
+    if (base.isEmpty) throw runtime.missing
+    wanted(full)(base)
+  }
 
-  private def wanted(full: Boolean)(base: Option[Commit]): Option[String] =
-    if (full) Some("REQUESTED")
-    else if (policy == Policy.Full) Some("POLICY_FULL")
-    else if (plan.isFull) Some(plan.reasons.headOption.fold("NOT_INCREMENTAL")(_.code))
-    else base.flatMap(rebuildReason)
+  /** A file of the state is damaged: everything is built anew. */
+  def mend(): RefreshReport = run(_ => Some(Full("STATE_DAMAGED", forced = true)))
+
+  private def wanted(full: Boolean)(base: Option[Commit]): Option[Full] = {
+    val unfit = base.flatMap(rebuildReason)
+    if (full) Some(Full("REQUESTED", forced = true))
+    else if (policy == Policy.Full) Some(Full("POLICY_FULL", forced = unfit.isDefined || runtime.nonDeterministic))
+    else if (plan.isFull) {
+      Some(Full(plan.reasons.headOption.fold("NOT_INCREMENTAL")(_.code), forced = unfit.isDefined || runtime.nonDeterministic))
+    } else unfit.map(Full(_, forced = true))
+  }
 
   /** A state that no longer fits the plan is rebuilt, and says so. */
   private def rebuildReason(base: Commit): Option[String] =
     if (base.planHash != plan.hash) Some("PLAN_CHANGED")
-    else if (base.settingsHash != runtime.settingsHash || base.definitionHash != runtime.definitionHash) Some("DEFINITION_CHANGED")
+    else if (base.settingsHash != runtime.settingsHash || base.definitionHash != runtime.definitionHash ||
+      base.meaningHash != runtime.meaning) Some("DEFINITION_CHANGED")
     else if (base.sources.map(_.id) != runtime.sources.map(_.id)) Some("SOURCES_CHANGED")
     else None
 
   /** @param wantFull why the state must be rebuilt; None: apply changes */
-  private def run(wantFull: Option[Commit] => Option[String]): RefreshReport = runtime.session.withActive {
+  private def run(wantFull: Option[Commit] => Option[Full]): RefreshReport = runtime.session.withActive {
     val start = System.nanoTime()
     var attempt = 1
     var result: Option[RefreshReport] = None
@@ -89,13 +103,13 @@ class Refresh(runtime: ViewRuntime) {
   }
 
   /** None: another writer won; start again from its version. */
-  private def once(base: Option[Commit], wantFull: Option[String], start: Long): Option[RefreshReport] = {
+  private def once(base: Option[Commit], wantFull: Option[Full], start: Long): Option[RefreshReport] = {
     val pinned = pins(base)
     (base, wantFull) match {
-      case (None, reason) => rebuild(base, pinned, reason.getOrElse("CREATED"), start)
-      case (Some(b), Some(reason)) =>
-        val onlyIfMoved = reason != "REQUESTED" && b.planHash == plan.hash && !runtime.nonDeterministic
-        if (onlyIfMoved && !pinned.exists(p => p.moved || p.recreated)) Some(unmoved(b, start))
+      case (None, full) => rebuild(base, pinned, full.fold("CREATED")(_.reason), start)
+      case (Some(b), Some(Full(reason, forced))) =>
+        refuseFull(reason).foreach(throw _)
+        if (!forced && !pinned.exists(p => p.moved || p.recreated)) Some(unmoved(b, start))
         else rebuild(base, pinned, reason, start)
       case (Some(b), None) =>
         val moved = pinned.filter(p => p.moved || p.recreated)
@@ -103,11 +117,25 @@ class Refresh(runtime: ViewRuntime) {
     }
   }
 
+  /** STRICT never falls back: only who asks for it by name gets a full refresh. */
+  private def refuseFull(reason: String): Option[IvmException] =
+    if (policy != Policy.Strict || reason == "REQUESTED" || reason == "CREATED") None
+    else Some(new IvmException("IVM_STRICT_FULL", Map(
+      "view" -> runtime.definition.qualifiedName, "code" -> reason, "detail" -> Conditions.sentence(reason))))
+
+  private def refuseResync(changes: Seq[(Pin, Changes)]): Option[IvmException] =
+    if (policy != Policy.Strict) None
+    else changes.collectFirst { case (p, r: Changes.Resync) =>
+      new IvmException("IVM_STRICT_RESYNC", Map(
+        "view" -> runtime.definition.qualifiedName, "table" -> p.ref.source.table, "code" -> r.code,
+        "reason" -> Conditions.sentence(r.code, r.parameters)))
+    }
+
   private def unmoved(base: Commit, start: Long): RefreshReport =
     RefreshReport(runtime.definition.qualifiedName, base.version, "none", "NO_CHANGES", 0L, Some(0L), elapsed(start))
 
   /** What a refresh would do now, without doing it: EXPLAIN REFRESH. Reads listings and logs, and counts a large change; applies nothing. */
-  def forecast(): Forecast = runtime.session.withActive {
+  def forecast(full: Boolean): Forecast = runtime.session.withActive {
     val base = log.latest()
     val pinned = pins(base)
     val moved = pinned.filter(p => p.moved || p.recreated)
@@ -120,15 +148,20 @@ class Refresh(runtime: ViewRuntime) {
       }
       (p.ref.source.table, p.ref.source.kind, what)
     }
-    val (kind, reason, cost) = wanted(full = false)(base) match {
-      case Some(code) if moved.nonEmpty || runtime.nonDeterministic => ("full", code, None)
-      case _ if moved.isEmpty || changes.forall(_._2 == Changes.None) => ("none", "NO_CHANGES", None)
-      case _ => weigh(changes) match {
-        case Some(cost) if cost.rebuild => ("full", LargeChange, Some(cost))
-        case cost => ("incremental", resyncReason(changes).getOrElse("CHANGES_APPLIED"), cost)
+    def cost(c: Option[RefreshCost]): Map[String, String] = c.fold(Map.empty[String, String])(_.parameters)
+    def told(kind: String, reason: String, parameters: Map[String, String] = Map.empty, refused: Option[IvmException] = None): Forecast =
+      Forecast(kind, reason, parameters, sources, refused)
+    wanted(full)(base) match {
+      case Some(Full(code, forced)) if forced || moved.nonEmpty => told("full", code, refused = refuseFull(code))
+      case _ if moved.isEmpty || changes.forall(_._2 == Changes.None) => told("none", "NO_CHANGES")
+      case _ => changes.collectFirst { case (_, r: Changes.Resync) => r } match {
+        case Some(r) => told("incremental", r.code, r.parameters, refuseResync(changes))
+        case None => weigh(changes) match {
+          case Some(c) if c.rebuild => told("full", LargeChange, cost(Some(c)))
+          case c => told("incremental", "CHANGES_APPLIED", cost(c))
+        }
       }
     }
-    Forecast(kind, reason, cost.fold(Map.empty[String, String])(_.parameters), sources)
   }
 
   // ---- incremental ---------------------------------------------------------------------------------------------------
@@ -162,13 +195,8 @@ class Refresh(runtime: ViewRuntime) {
 
   private def apply(
       base: Commit, pinned: Seq[Pin], changes: Seq[(Pin, Changes)], start: Long, cost: Option[RefreshCost] = None): Option[RefreshReport] = {
+    refuseResync(changes).foreach(throw _)
     val resyncs = changes.collect { case (p, r: Changes.Resync) => (p, r) }
-    if (resyncs.nonEmpty && policy == Policy.Strict) {
-      val (p, r) = resyncs.head
-      throw new IvmException("IVM_STRICT_RESYNC", Map(
-        "view" -> runtime.definition.qualifiedName, "table" -> p.ref.source.table, "code" -> r.code,
-        "reason" -> Conditions.sentence(r.code, r.parameters)))
-    }
     val rows: Map[String, SignedRows] = changes.collect {
       case (p, Changes.Rows(r, _)) => p.ref.id -> r
       case (p, _: Changes.Resync) => p.ref.id -> p.ref.source.snapshot(p.token)
@@ -229,11 +257,11 @@ class Refresh(runtime: ViewRuntime) {
     if (plan.isFull) {
       val version = base.fold(0L)(_.version + 1)
       val relative = s"full/$version-${UUID.randomUUID}"
-      val counted = session.sparkContext.longAccumulator("ivm rows of the result")
-      val result = CountRows(counted, Results.renamed(runtime.recompute(tokens)))
+      val read = new RowsRead
+      val result = WatchRead(read, Results.renamed(runtime.recompute(tokens)))
       Dataset.ofRows(session, result).write.parquet(log.directory.resolve(relative).toString)
       val bytes = directorySize(log.directory.resolve(relative))
-      commit(base, pinned, Work("full", reason, counted.value, None, 0L, bytes, result = Some(relative)), start)
+      commit(base, pinned, Work("full", reason, read.total, None, 0L, bytes, result = Some(relative)), start)
     } else {
       val rows = pinned.map(p => p.ref.id -> p.ref.source.snapshot(p.token)).toMap
       val job = runJob(None, rows, Set.empty, build = true, version = base.fold(0L)(_.version + 1))
@@ -342,10 +370,8 @@ class Refresh(runtime: ViewRuntime) {
 
   private def commit(base: Option[Commit], pinned: Seq[Pin], work: Work, start: Long): Option[RefreshReport] = {
     val sources = watch.time("manifests")(pinned.map { p =>
-      val schema = p.ref.relations.head.output.map(a => s"${a.name} ${a.dataType.catalogString}").mkString(",")
       SourceRecord(
-        p.ref.id, p.ref.source.table, p.ref.source.tableId, p.ref.source.tableId,
-        CommitLog.sha256(schema.getBytes("UTF-8")), p.token.map(_.text),
+        p.ref.id, p.ref.source.table, p.location, p.location, p.schemaHash, p.token.map(_.text),
         p.manifest,
         p.ref.source.kind,
         work.raised.getOrElse(p.ref.id, if (work.kind == "full") 0L else p.record.fold(0L)(_.raised)))
@@ -357,6 +383,7 @@ class Refresh(runtime: ViewRuntime) {
       attempt = UUID.randomUUID.toString,
       viewId = runtime.definition.viewId,
       definitionHash = runtime.definitionHash,
+      meaningHash = runtime.meaning,
       planHash = plan.hash,
       settingsHash = runtime.settingsHash,
       partitionCount = runtime.partitions,
@@ -385,11 +412,17 @@ object Refresh {
   /** Change files may grow to this share of their checkpoint before a new one is written. */
   private val CheckpointRatio = 0.5
 
+  /** A refresh that builds everything anew, and why.
+    * @param forced also if no source moved
+    */
+  private case class Full(reason: String, forced: Boolean)
+
   /** Why AUTO rebuilt instead of applying. */
   private val LargeChange = "FULL_IS_CHEAPER"
 
   /** @param sources (table, kind of change source, what would happen) */
-  case class Forecast(kind: String, reason: String, parameters: Map[String, String], sources: Seq[(String, String, String)])
+  case class Forecast(
+      kind: String, reason: String, parameters: Map[String, String], sources: Seq[(String, String, String)], refused: Option[IvmException])
 
   /** What a refresh did and what of it the commit names.
     *

@@ -1,6 +1,7 @@
 package org.apache.spark.sql.ivm.execution
 
 import scala.util.Try
+import scala.util.control.NonFatal
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -20,6 +21,9 @@ import org.apache.spark.util.LazyTry
   * Spark plans a DataFrame once and keeps the plan's RDD and its shuffle files: a second `collect()` would answer with the first one's rows.
   * This node stands at the root of such a plan; from the second execution on it runs the query planned anew. A plan inside another one
   * (a cached DataFrame, a subquery) is executed on that one's behalf and stays as it is.
+  *
+  * A read that meets a file which is gone or damaged is run once more, after the view was mended: the file may have been cleaned away
+  * under a slow reader, or the state is built anew.
   */
 case class RenewedReadExec(child: SparkPlan) extends UnaryExecNode {
   @transient private var executed = false
@@ -37,12 +41,25 @@ case class RenewedReadExec(child: SparkPlan) extends UnaryExecNode {
       executed = true
       child
     } else {
-      Option(sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY))
-        .flatMap(id => Option(SQLExecution.getQueryExecution(id.toLong)))
-        .filter(_.executedPlan eq this)
-        .fold(child)(query => Dataset.ofRows(session, query.analyzed).queryExecution.executedPlan)
+      own.fold(child)(renewed)
     }
   }
+
+  /** The running query, if this is its root. */
+  private def own: Option[QueryExecution] =
+    Option(sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY))
+      .flatMap(id => Option(SQLExecution.getQueryExecution(id.toLong)))
+      .filter(_.executedPlan eq this)
+
+  private def renewed(query: QueryExecution): SparkPlan = Dataset.ofRows(session, query.analyzed).queryExecution.executedPlan
+
+  private def run[T](execute: SparkPlan => T): T =
+    try execute(current())
+    catch {
+      case NonFatal(e) if StateDamage.in(e).isDefined && own.isDefined =>
+        StateDamage.in(e).get.mend(session, Pins.viewsOf(own.get))
+        execute(renewed(own.get))
+    }
 
   /** Spark calls this before each action on a DataFrame: the moment to forget the RDD of the last one. */
   override def resetMetrics(): Unit = {
@@ -51,11 +68,11 @@ case class RenewedReadExec(child: SparkPlan) extends UnaryExecNode {
   }
 
   override protected def doExecute(): RDD[InternalRow] = current().execute()
-  override def executeCollect(): Array[InternalRow] = current().executeCollect()
-  override def executeCollectIterator(): (Long, Iterator[InternalRow]) = current().executeCollectIterator()
+  override def executeCollect(): Array[InternalRow] = run(_.executeCollect())
+  override def executeCollectIterator(): (Long, Iterator[InternalRow]) = run(_.executeCollectIterator())
   override def executeToIterator(): Iterator[InternalRow] = current().executeToIterator()
-  override def executeTake(n: Int): Array[InternalRow] = current().executeTake(n)
-  override def executeTail(n: Int): Array[InternalRow] = current().executeTail(n)
+  override def executeTake(n: Int): Array[InternalRow] = run(_.executeTake(n))
+  override def executeTail(n: Int): Array[InternalRow] = run(_.executeTail(n))
 }
 
 object RenewedReadExec {

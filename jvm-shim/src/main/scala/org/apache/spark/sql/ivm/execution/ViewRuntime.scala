@@ -10,9 +10,10 @@ import org.apache.spark.sql.catalyst.expressions.Alias
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.ivm.{IvmException, Policy, ViewDefinition}
-import org.apache.spark.sql.ivm.export.{ExportedPlan, PlanExport, SourceRef}
+import org.apache.spark.sql.ivm.export.{ExportedPlan, PlanExport, SourceRef, TimeDependent}
 import org.apache.spark.sql.ivm.source.{ChangeSources, Token}
 import org.apache.spark.sql.ivm.state.{Commit, CommitLog, IvmConf}
+import org.apache.spark.sql.types.DataType
 
 /** A view as this session works with it: analysed, planned, its sources and its log at hand. Kept over refreshes.
   *
@@ -24,12 +25,15 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
   val session: SparkSession = ViewSession.of(spark, definition.settings, definition.catalogPath)
   lazy val log: CommitLog = CommitLogs.of(definition.location)
 
+  def missing: IvmException =
+    new IvmException("IVM_STATE_MISSING", Map("view" -> definition.qualifiedName, "location" -> definition.location))
+
   /** Held while a refresh of this driver runs; other drivers are met at the commit. */
   val lock = new Object
 
   /** Analysed before, at CREATE: what fails now is a table that went or changed. */
-  lazy val analyzed: LogicalPlan =
-    try DefinitionAnalysis(spark, session, definition.query)
+  private lazy val analysis: (LogicalPlan, Dependencies) =
+    try withDependencies(typed(DefinitionAnalysis(session, definition.query, columns = definition.columns)))
     catch {
       case e: IvmException => throw e
       case e: AnalysisException if definition.location.nonEmpty =>
@@ -40,6 +44,25 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
         }
         throw new IvmException(condition, Map("table" -> table, "detail" -> e.getSimpleMessage.takeWhile(_ != '\n')), Some(e))
     }
+
+  /** The view's columns keep their types: state and readers rely on them. */
+  private def typed(analyzed: LogicalPlan): LogicalPlan = {
+    analyzed.output.zip(definition.schema).foreach { case (now, column) =>
+      if (!DataType.equalsIgnoreNullability(now.dataType.asNullable, column.dataType)) {
+        throw new IvmException("IVM_SOURCE_SCHEMA_CHANGED", Map(
+          "table" -> "the query's tables",
+          "detail" -> s"column ${column.name} was ${column.dataType.simpleString} and is now ${now.dataType.simpleString}"))
+      }
+    }
+    analyzed
+  }
+
+  private def withDependencies(plan: LogicalPlan): (LogicalPlan, Dependencies) = (plan, new Dependencies(session, plan))
+
+  def analyzed: LogicalPlan = analysis._1
+
+  /** Analysing the query again would give the same plan. */
+  def isCurrent: Boolean = analysis._2.unchanged
 
   lazy val exported: ExportedPlan = session.withActive {
     PlanExport(PlanExport.normalize(analyzed), definition.settings, ChangeSources.of(session, _))
@@ -80,8 +103,15 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
 
   def partitionsOf(block: BlockSpec): Int = if (block.partitionVariable.isEmpty) 1 else partitions
 
+  /** What the query means, whatever the tables' sizes: a state of another meaning is rebuilt. */
+  lazy val meaning: String = PlanFile.meaning(exported)
+
   /** Its rows may differ though no source moved. */
-  lazy val nonDeterministic: Boolean = plan.reasons.exists(_.code == "NON_DETERMINISTIC")
+  lazy val nonDeterministic: Boolean = plan.reasons.exists(_.code == "NON_DETERMINISTIC") || {
+    var found = false
+    exported.analyzed.foreachWithSubqueries(p => found ||= p.expressions.exists(e => !e.deterministic || TimeDependent(e)))
+    found
+  }
 
   lazy val definitionHash: String =
     CommitLog.sha256((definition.query +: definition.catalogPath).mkString("\u0000").getBytes(UTF_8))
@@ -114,7 +144,8 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
           relation.output.zip(rows.plan.output).map { case (a, c) => Alias(c, a.name)(exprId = a.exprId) }, rows.plan))
       }
     }
-    exported.analyzed.transformDownWithSubqueries {
+    // Upwards: what stands for a constant contains the very leaf.
+    exported.analyzed.transformUpWithSubqueries {
       case leaf if replaced.containsKey(leaf) => replaced.get(leaf)
     }
   }
@@ -126,13 +157,26 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
       recompute(commit.sources.map(s => s.id -> s.token.map(Token(_, log.readManifest(s.manifest)))).toMap)
     } else if (commit.result.isDefined) {
       val path = log.directory.resolve(commit.result.get).toString
-      session.read.schema(Results.schema(exported.analyzed.output)).parquet(path).queryExecution.analyzed
+      session.read.schema(Results.schema(definition.schema)).parquet(path).queryExecution.analyzed
     } else {
-      val built = planOf(commit).getOrElse(
-        throw new IvmException("IVM_STATE_OF_OTHER_PLAN", Map("view" -> definition.qualifiedName)))
+      val (built, meant) = readable(commit)
       val block = built.top
       val count = partitionsOf(block)
-      ViewPlan(exported, block, BlockScan(block, blockSpec(built, block, Some(commit)), count, splits(commit, block, count)))
+      ViewPlan(meant, block, BlockScan(block, blockSpec(built, block, Some(commit)), count, splits(commit, block, count)))
+    }
+  }
+
+  /** The plan of a commit and the query that gives its outputs their meaning. Where a table is gone or looks otherwise, its schema of
+    * then stands for it: the state holds all the rows that a read needs.
+    */
+  private def readable(commit: Commit): (MaintenancePlan, ExportedPlan) = {
+    def otherPlan = new IvmException("IVM_STATE_OF_OTHER_PLAN", Map("view" -> definition.qualifiedName))
+    try (planOf(commit).getOrElse(throw otherPlan), exported)
+    catch {
+      case e: IvmException if SourceLost(e.condition) =>
+        val (built, schemas) = PlanFile.readAlone(log.directory, commit.planHash).getOrElse(throw e)
+        val query = DefinitionAnalysis(session, definition.query, columns = definition.columns, stubs = schemas)
+        (built, PlanExport(PlanExport.normalize(query), definition.settings, ChangeSources.of(session, _)))
     }
   }
 
@@ -144,5 +188,6 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
 
 object ViewRuntime {
   private val mapper = new ObjectMapper()
+  private val SourceLost = Set("IVM_SOURCE_MISSING", "IVM_SOURCE_SCHEMA_CHANGED")
   private val LargeStateBytes = 64L << 20
 }

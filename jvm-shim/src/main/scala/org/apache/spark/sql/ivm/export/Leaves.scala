@@ -9,6 +9,10 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 private[ivm] object Leaves {
   def isRelation(plan: LogicalPlan): Boolean = plan match {
     case _: LogicalRelation | _: DataSourceV2Relation | _: HiveTableRelation => true
+    case other => isConstant(other)
+  }
+
+  def isConstant(plan: LogicalPlan): Boolean = plan match {
     case _: LocalRelation | _: Range | _: OneRowRelation => true
     case _ => false
   }

@@ -14,8 +14,10 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.ivm.CaseClasses
 import org.apache.spark.sql.ivm.source.ChangeSource
 
-/** A base table of the view: one per table, however often the query mentions it. */
-case class SourceRef(id: String, source: ChangeSource, relations: Seq[LogicalPlan])
+/** A base table of the view: one per table, however often the query mentions it.
+  * @param columns names and types of its columns that the query uses
+  */
+case class SourceRef(id: String, source: ChangeSource, relations: Seq[LogicalPlan], columns: Seq[String] = Nil)
 
 /** An aggregate function of an exported aggregate node, as the analyzed plan has it. */
 case class ExportedAggregate(id: String, expression: AggregateExpression)
@@ -48,11 +50,37 @@ object PlanExport {
 
   /** The analyzed plan without names, views, CTEs and DISTINCT: what is exported and later re-planted. */
   def normalize(analyzed: LogicalPlan): LogicalPlan = {
-    val inlined = inlineAlways(analyzed)
-    ReplaceDistinctWithAggregate(inlined.transformUpWithSubqueries {
+    val inlined = maybeNull(inlineAlways(analyzed))
+    pruned(ReplaceDistinctWithAggregate(inlined.transformUpWithSubqueries {
       case SubqueryAlias(_, child) => child
       case v: View => v.child
-    })
+    }))
+  }
+
+  /** NOT NULL of a table's column is a promise that the table may take back without moving: nothing is built on it. */
+  private def maybeNull(plan: LogicalPlan): LogicalPlan = {
+    val columns = AttributeSet(plan.collectWithSubqueries {
+      case r if Leaves.isRelation(r) && !Leaves.isConstant(r) => r.output.filterNot(_.nullable)
+    }.flatten)
+    if (columns.isEmpty) plan
+    else plan.transformUpWithSubqueries { case p =>
+      p.transformExpressionsUpWithPruning(_ => true) { case a: AttributeReference if columns.contains(a) => a.withNullability(true) }
+    }
+  }
+
+  /** Projects keep only what something above them reads: a column that a table gets or loses means nothing to a view that does not use it. */
+  private def pruned(root: LogicalPlan): LogicalPlan = {
+    def visit(plan: LogicalPlan, needed: AttributeSet): LogicalPlan = plan match {
+      case Project(list, child) if list.forall(_.deterministic) =>
+        val kept = list.filter(e => needed.contains(e.toAttribute))
+        val some = if (kept.isEmpty) list.take(1) else kept
+        Project(some, visit(child, AttributeSet(some.flatMap(_.references))))
+      case a: Aggregate => a.withNewChildren(Seq(visit(a.child, a.references)))
+      case p @ (_: Filter | _: Sort | _: GlobalLimit | _: LocalLimit | _: Offset | _: Join) =>
+        p.withNewChildren(p.children.map(visit(_, needed ++ p.references)))
+      case other => other.withNewChildren(other.children.map(c => visit(c, c.outputSet)))
+    }
+    visit(root, root.outputSet)
   }
 
   /** `InlineCTE(alwaysInline = true)`; how many further flags the rule has depends on Spark's version, all have defaults. */
@@ -74,7 +102,10 @@ private class PlanExport(settings: Map[String, String], sourceOf: LogicalPlan =>
   private val sources = mutable.LinkedHashMap.empty[String, SourceRef]
   private var nextNode = 0
 
+  private var used = AttributeSet.empty
+
   def run(plan: LogicalPlan): ExportedPlan = {
+    used = plan.outputSet ++ AttributeSet(plan.collectWithSubqueries { case p => p.references }.flatten)
     val root = node(plan)
     // Tables that only a subquery reads are sources too: a full refresh must notice that they moved.
     plan.foreachWithSubqueries(p => if (Leaves.isRelation(p)) register(p))
@@ -94,8 +125,11 @@ private class PlanExport(settings: Map[String, String], sourceOf: LogicalPlan =>
       ref.source.estimatedRows.fold(o.putNull("rows"))(n => o.put("rows", n))
     }
     json.set[ObjectNode]("root", root)
+    val refs = sources.values.map { ref =>
+      ref.copy(columns = ref.relations.flatMap(_.output).filter(used.contains).map(a => s"${a.name} ${a.dataType.catalogString}").distinct.sorted)
+    }
     ExportedPlan(mapper.writeValueAsString(json), plan, registry.all, nodes.toMap, aggregates.toMap, atoms.toMap,
-      registry.computed, groupings.toMap, sources.values.toSeq)
+      registry.computed, groupings.toMap, refs.toSeq)
   }
 
   private def register(relation: LogicalPlan): SourceRef = {
@@ -135,7 +169,7 @@ private class PlanExport(settings: Map[String, String], sourceOf: LogicalPlan =>
       atoms(id) = ref.id
       o.put("source", ref.id)
       val columns = o.putArray("columns")
-      relation.output.foreach { a =>
+      relation.output.filter(used.contains).foreach { a =>
         val c = columns.addObject()
         c.put("column", registry.column(a, id))
         c.put("label", a.name)

@@ -30,6 +30,7 @@ private[parser] object Statements {
     Seq("SHOW", "CREATE", "INCREMENTAL", "VIEW") -> "SHOW CREATE",
     Seq("DESCRIBE", "INCREMENTAL", "VIEW") -> "DESCRIBE",
     Seq("DESCRIBE", "EXTENDED", "INCREMENTAL", "VIEW") -> "DESCRIBE EXTENDED",
+    Seq("DESCRIBE", "FORMATTED", "INCREMENTAL", "VIEW") -> "DESCRIBE EXTENDED", // as for Spark's tables
     Seq("DESCRIBE", "HISTORY", "INCREMENTAL", "VIEW") -> "DESCRIBE HISTORY")
 
   def claim(statement: StatementText): Option[Claim] = {

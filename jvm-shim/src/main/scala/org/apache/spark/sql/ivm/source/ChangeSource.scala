@@ -34,6 +34,8 @@ trait ChangeSource {
   def table: String
   /** Identity of the table (Delta's table id, or location): another id under the same name is a resync. */
   def tableId: String
+  /** How the table's bytes become rows (format, options, partition columns): another layout of the same location is a resync. */
+  def layout: String = ""
   /** The current token; one small listing, never a log replay or a scan. None: the source has no versions. */
   def current(): Option[Token]
   /** Changes in (from, to]. */

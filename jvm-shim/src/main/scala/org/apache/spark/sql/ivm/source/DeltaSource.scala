@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.{CaseWhen, Expression, In, Lite
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
-import org.apache.spark.sql.types.StringType
+import org.apache.spark.sql.types.{StringType, StructField, StructType}
 
 /** A version of a Delta table, as the token's payload keeps it. */
 private[source] case class DeltaPoint(version: Long, identity: Option[CommitIdentity], metadata: DeltaMetadata) {
@@ -62,6 +62,8 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
       case None => cold()
     }
     known = Some(point)
+    // Where the table stands now; on the way there it may have looked otherwise.
+    checkSchema(point.metadata)
     Some(point.token)
   }
 
@@ -86,7 +88,6 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
   private def cold(): DeltaPoint = {
     recent = Map.empty
     val (version, metadata) = DeltaTable.newest(spark, path)
-    checkSchema(metadata)
     follow(DeltaPoint(version, commits.identity(version), metadata))
   }
 
@@ -98,10 +99,22 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
         commit <- commits.read(point.version + 1)
       } yield {
         if (recent.size < DeltaSource.MaxRecentCommits) recent += commit.version -> commit
-        commit.metadata.foreach(checkSchema)
         DeltaPoint(commit.version, Some(identity), commit.metadata.getOrElse(point.metadata))
       }
     }.takeWhile(_.isDefined).flatten.reduceLeft((_, later) => later)
+
+  /** The view's columns, as files of that version hold them: of the same types, and with column mapping under the same physical names. */
+  private def sameColumns(metadata: DeltaMetadata): Boolean = {
+    val same = SourceRows.resolver(spark)
+    def field(schema: StructType, name: String): Option[StructField] = schema.find(f => same(f.name, name))
+    delta.output.forall { column =>
+      (field(metadata.schema, column.name), field(delta.metadataAtAnalysis.schema, column.name)) match {
+        case (Some(then), Some(analysed)) =>
+          then.dataType.asNullable == analysed.dataType.asNullable && DeltaSource.physicalName(then) == DeltaSource.physicalName(analysed)
+        case _ => false
+      }
+    }
+  }
 
   private def checkSchema(metadata: DeltaMetadata): Unit =
     SourceRows.checkSchema(spark, table, delta.output, metadata.schema)
@@ -137,7 +150,7 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
 
   private def changes(old: DeltaPin, now: DeltaPin, range: Seq[DeltaCommit]): Changes = {
     val metadatas = range.flatMap(_.metadata)
-    metadatas.foreach(checkSchema)
+    if (!metadatas.forall(sameColumns)) return resync("RESYNC_HISTORY_LOST", "its columns were dropped, renamed or retyped in between")
     val feed = old.changeFeed && metadatas.forall(_.changeFeed)
     val mapped = old.columnMapping || metadatas.exists(_.columnMapping)
     val withFeed = FileChanges(range, feed)
@@ -205,7 +218,8 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
         part.map(a => FixedFileIndex.status(a.absolute(path), a.size, a.modified))
     }
     val index = new FixedFileIndex(Seq(path), files.partitionSchema, partitions)
-    val relation = files.copy(location = index, bucketSpec = None)(files.sparkSession)
+    // Nullable: files of a table that took back a NOT NULL since the query was analysed hold NULLs.
+    val relation = files.copy(location = index, dataSchema = files.dataSchema.asNullable, bucketSpec = None)(files.sparkSession)
     LogicalRelation(relation)
   }
 }
@@ -213,6 +227,11 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
 private[source] object DeltaSource {
   /** Commits kept in memory between `current` and `changes`; further ones are read again. */
   val MaxRecentCommits = 100
+
+  private val PhysicalName = "delta.columnMapping.physicalName"
+
+  private def physicalName(field: StructField): String =
+    if (field.metadata.contains(PhysicalName)) field.metadata.getString(PhysicalName) else field.name
 }
 
 /** The net file actions of a range of commits.

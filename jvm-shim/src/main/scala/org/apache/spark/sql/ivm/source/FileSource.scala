@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation, PathFilterFactory}
+import org.apache.spark.sql.types.{DataType, DoubleType, LongType, NullType, StringType}
 
 /** Law: a table of files is the bag union of its files, so rows(new files) is the change while no file goes away.
   *
@@ -42,6 +43,10 @@ private[source] class FileSource(
     case _ => files.location.rootPaths.map(_.toString).mkString(",")
   }
 
+  override val layout: String =
+    (files.fileFormat.toString +: partitionSchema.fields.map(f => s"${f.name} ${f.dataType.catalogString}").toSeq).mkString(",") +
+      options.toSeq.filterNot(o => FileSource.NotLayout(o._1)).sorted.mkString(",")
+
   override def current(): Option[Token] = Some(list().token)
 
   override def changes(from: Token, to: Token): Changes = {
@@ -56,7 +61,26 @@ private[source] class FileSource(
         .map(d => d.copy(files = d.files.filterNot(f => before.contains(d.pathOf(f)))))
         .filter(_.files.nonEmpty)
       val listing = FileListing(added)
-      if (added.isEmpty) Changes.None else Changes.Rows(read(listing), Some(rowsIn(listing.bytes)))
+      if (added.isEmpty) Changes.None
+      else {
+        if (schemaIsInferred) checkInferred(listing)
+        Changes.Rows(read(listing), Some(rowsIn(listing.bytes)))
+      }
+    }
+  }
+
+  /** A path of texts: what types its columns have was guessed from the files that were there. */
+  private val schemaIsInferred: Boolean = relation.catalogTable.isEmpty && FileSource.Texts(files.toString.toLowerCase)
+
+  /** Under the guessed types a new file's values must not silently read as NULL. */
+  private def checkInferred(listing: FileListing): Unit = {
+    val paths = listing.directories.flatMap(d => d.files.map(d.pathOf))
+    val now = spark.read.format(files.toString.toLowerCase).options(files.options - "path").load(paths: _*).schema
+    columns.foreach { column =>
+      now.find(f => same(f.name, column.name)).filterNot(f => FileSource.fits(f.dataType, column.dataType)).foreach { f =>
+        throw SourceRows.schemaChanged(
+          table, s"column ${column.name} is ${column.dataType.simpleString}, but new files hold ${f.dataType.simpleString}")
+      }
     }
   }
 
@@ -170,4 +194,19 @@ private[source] class FileSource(
   /** Spark's rule for files that are not data: leading `_` (but not of a partition directory) or `.`, files in copying. */
   private def hidden(name: String): Boolean =
     (name.startsWith("_") && !name.contains("=")) || name.startsWith(".") || name.endsWith("._COPYING_")
+}
+
+private object FileSource {
+  /** Options that say where or how fast, not what. */
+  private val NotLayout = Set("path", "serialization.format")
+
+  private val Texts = Set("json", "csv", "xml")
+
+  /** Every value of the one type reads as itself under the other. */
+  private def fits(found: DataType, known: DataType): Boolean = (found, known) match {
+    case (a, b) if a == b => true
+    case (NullType, _) | (_, StringType) => true
+    case (LongType, DoubleType) => true
+    case _ => false
+  }
 }

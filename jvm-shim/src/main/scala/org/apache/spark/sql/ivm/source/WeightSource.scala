@@ -30,6 +30,7 @@ private[source] class WeightSource(
   override def kind: String = "weights"
   override def table: String = inner.table
   override def tableId: String = inner.tableId
+  override def layout: String = s"${inner.layout} weight $column"
   override def current(): Option[Token] = inner.current()
   override def estimatedRows: Option[Long] = inner.estimatedRows
   override def snapshot(at: Option[Token]): SignedRows = weighted(inner.snapshot(at))

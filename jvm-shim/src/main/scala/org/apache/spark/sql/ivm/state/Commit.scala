@@ -31,6 +31,7 @@ case class ReportRecord(
     durationMs: Long, timestampMs: Long, estimates: String)
 
 /** One version of a view: DESIGN §8.
+  * @param meaningHash  of the analyzed query: tables and views below may have changed what the same text means
   * @param parent   hash of the commit before, "" for version 0
   * @param result   strategy `full`: directory of the result, relative to the view's directory
   * @param lineage  complete lineage at this version, in some commits only, so that a cold start reads few
@@ -42,6 +43,7 @@ case class Commit(
     attempt: String,
     viewId: String,
     definitionHash: String,
+    meaningHash: String,
     planHash: String,
     settingsHash: String,
     partitionCount: Int,
@@ -101,6 +103,7 @@ private[state] object CommitJson {
     val node = mapper.createObjectNode()
     node.put("formatVersion", commit.formatVersion).put("version", commit.version).put("parent", commit.parent)
       .put("attempt", commit.attempt).put("viewId", commit.viewId).put("definitionHash", commit.definitionHash)
+      .put("meaningHash", commit.meaningHash)
       .put("planHash", commit.planHash).put("settingsHash", commit.settingsHash)
       .put("partitionCount", commit.partitionCount).put("hashFunction", commit.hashFunction)
       .put("strategy", commit.strategy)
@@ -165,6 +168,7 @@ private[state] object CommitJson {
       attempt = string(node, "attempt"),
       viewId = string(node, "viewId"),
       definitionHash = string(node, "definitionHash"),
+      meaningHash = string(node, "meaningHash"),
       planHash = string(node, "planHash"),
       settingsHash = string(node, "settingsHash"),
       partitionCount = long(node, "partitionCount").toInt,
