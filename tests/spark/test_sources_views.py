@@ -97,10 +97,12 @@ def test_schema_of_a_source_moves(shop: Shop) -> None:
     shop.refused("REFRESH INCREMENTAL VIEW v", "IVM_SOURCE_MISSING", f"{shop.schema}.t")
     shop.refused("SELECT * FROM v", "IVM_SOURCE_MISSING")
     shop.sql("CREATE TABLE t (k INT, x BIGINT, y INT) USING parquet")
-    shop.refused("REFRESH INCREMENTAL VIEW v", "IVM_SOURCE_SCHEMA_CHANGED", "column x", "int", "bigint")
+    assert shop.refreshed()[1:] == ("full", "DEFINITION_CHANGED")  # the same text over other types is another query
     shop.sql("DROP TABLE t", "CREATE TABLE t (k INT, y INT) USING parquet")
-    shop.refused("REFRESH INCREMENTAL VIEW v", "IVM_SOURCE_SCHEMA_CHANGED", "column x")
-    shop.sql("DROP TABLE t", "CREATE TABLE t (k INT, x INT, y INT) USING parquet", "INSERT INTO t VALUES (4, 4, 4)")
+    shop.refused("REFRESH INCREMENTAL VIEW v", "IVM_SOURCE_SCHEMA_CHANGED", "`x`")
+    shop.sql("DROP TABLE t", "CREATE TABLE t (k STRING, x INT, y INT) USING parquet")
+    shop.refused("REFRESH INCREMENTAL VIEW v", "IVM_SOURCE_SCHEMA_CHANGED", "column k was int and is now string")
+    shop.sql("DROP TABLE t", "CREATE TABLE t (k INT, x BIGINT, y INT) USING parquet", "INSERT INTO t VALUES (4, 4, 4)")
     assert shop.refresh().kind == "incremental"
     shop.same(QUERY)
 

@@ -2,6 +2,8 @@ package org.apache.spark.sql.ivm.execution
 
 import java.nio.charset.StandardCharsets.UTF_8
 
+import scala.util.Try
+
 import com.fasterxml.jackson.databind.ObjectMapper
 import com.fasterxml.jackson.databind.node.ObjectNode
 
@@ -10,6 +12,7 @@ import org.apache.spark.sql.catalyst.expressions.Alias
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.ivm.{IvmException, Policy, ViewDefinition}
+import org.apache.spark.sql.ivm.catalog.ViewCatalog
 import org.apache.spark.sql.ivm.export.{ExportedPlan, PlanExport, SourceRef, TimeDependent}
 import org.apache.spark.sql.ivm.source.{ChangeSources, Token}
 import org.apache.spark.sql.ivm.state.{Commit, CommitLog, IvmConf}
@@ -39,11 +42,15 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
       case e: AnalysisException if definition.location.nonEmpty =>
         val (condition, table) = Option(e.getCondition) match {
           case Some("TABLE_OR_VIEW_NOT_FOUND") =>
-            ("IVM_SOURCE_MISSING", e.messageParameters.getOrElse("relationName", definition.qualifiedName))
+            ("IVM_SOURCE_MISSING", e.messageParameters.get("relationName").fold(definition.qualifiedName)(qualified))
           case _ => ("IVM_SOURCE_SCHEMA_CHANGED", s"below ${definition.qualifiedName}")
         }
         throw new IvmException(condition, Map("table" -> table, "detail" -> e.getSimpleMessage.takeWhile(_ != '\n')), Some(e))
     }
+
+  /** A name of the query's text as it is meant in the query's schema. */
+  private def qualified(name: String): String =
+    Try(ViewCatalog.qualify(session, session.sessionState.sqlParser.parseMultipartIdentifier(name)).unquotedString).getOrElse(name)
 
   /** The view's columns keep their types: state and readers rely on them. */
   private def typed(analyzed: LogicalPlan): LogicalPlan = {
