@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import pyspark_ivm
@@ -36,6 +37,11 @@ def main(root: Path) -> None:
     plan = spark.sql("EXPLAIN SELECT region FROM v WHERE region = 'north'").collect()[0][0]
     assert "IncrementalViewScan" in plan and "strategy: yannakakis" in plan, plan
     assert "Strategy: yannakakis" in spark.sql("EXPLAIN CREATE INCREMENTAL VIEW w AS " + query).collect()[0][0]
+    try:
+        spark.sql("CREATE INCREMENTAL VIEW w (a, b) AS SELECT region FROM c")
+        raise AssertionError("two names for one column")
+    except AnalysisException as error:
+        assert error.getCondition() == "CREATE_VIEW_COLUMN_ARITY_MISMATCH.NOT_ENOUGH_DATA_COLUMNS", error
     spark.sql("DROP INCREMENTAL VIEW v")
     print("SMOKE OK", spark.version)
 

@@ -6,12 +6,12 @@ import scala.util.Try
 import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.Row
+import org.apache.spark.sql.{AnalysisException, Row}
 import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.util.quoteIdentifier
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.errors.QueryCompilationErrors
 import org.apache.spark.sql.ivm.{IvmException, Policy, RefreshReport, ViewDefinition, ViewEngine}
 import org.apache.spark.sql.ivm.catalog.{IncrementalViewRelation, ViewCatalog}
 import org.apache.spark.sql.ivm.execution.FrozenSettings
@@ -115,10 +115,15 @@ private[command] object Definitions extends Logging {
   /** The view's columns: named by the column list, else by the query; all nullable, of metadata only comments. */
   def schema(spark: SparkSession, name: TableIdentifier, query: LogicalPlan, columns: Seq[(String, Option[String])]): StructType = {
     val output = query.output
-    if (columns.length > output.length && columns.nonEmpty) {
-      throw QueryCompilationErrors.cannotCreateViewNotEnoughColumnsError(name.nameParts, columns.map(_._1), query)
-    } else if (columns.nonEmpty && columns.length < output.length) {
-      throw QueryCompilationErrors.cannotCreateViewTooManyColumnsError(name.nameParts, columns.map(_._1), query)
+    if (columns.nonEmpty && columns.length != output.length) {
+      // Spark's own error of CREATE VIEW; how Spark makes it differs between its versions.
+      val which = if (columns.length > output.length) "NOT_ENOUGH_DATA_COLUMNS" else "TOO_MANY_DATA_COLUMNS"
+      throw new AnalysisException(
+        errorClass = s"CREATE_VIEW_COLUMN_ARITY_MISMATCH.$which",
+        messageParameters = Map(
+          "viewName" -> name.nameParts.map(quoteIdentifier).mkString("."),
+          "viewColumns" -> columns.map(c => quoteIdentifier(c._1)).mkString(", "),
+          "dataColumns" -> output.map(c => quoteIdentifier(c.name)).mkString(", ")))
     }
     val named: Seq[(String, Option[String])] =
       if (columns.nonEmpty) columns
