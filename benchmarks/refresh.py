@@ -135,11 +135,10 @@ def _split(columns: str) -> list[str]:
     return columns.split(", ")
 
 
-def identity(batches: Iterator[Any]) -> Iterator[Any]:
-    yield from batches
-
-
 def bare_job(position: Position) -> None:
+    def identity(batches: Iterator[Any]) -> Iterator[Any]:  # inside: workers cannot import this module
+        yield from batches
+
     changes = position.changes()
     if changes is not None:
         changes.mapInArrow(identity, changes.schema).write.format("noop").mode("overwrite").save()

@@ -21,7 +21,8 @@ from pyspark_ivm.worker.wire import (
     byte_ids,
     channel_arrays,
     channel_fields,
-    output_array,
+    native_array,
+    native_field,
     output_field,
     validity,
     word_array,
@@ -36,7 +37,11 @@ class Reader:
         self.outputs = wanted if wanted is not None else list(range(len(layout.plan.outputs)))
         self.raw: bool = bool(spec.get("raw"))
         self.vectors = self.plan.mode == "aggregate" and spec.get("channels", True)
-        fields = [output_field(self.plan, o, f"o{i}") for i, o in enumerate(self.outputs)]
+        self.types: list[str | None] = spec.get("types") or [None] * len(self.outputs)
+        fields = [
+            native_field(self.plan, o, f"o{i}", t)
+            for i, (o, t) in enumerate(zip(self.outputs, self.types, strict=True))
+        ]
         if self.raw:
             fields.append(pa.field("vec", pa.binary()))
         elif self.vectors:
@@ -112,10 +117,10 @@ class Reader:
         if not k.copy_columns(rho.rows, rho.key_words, first, columns, data, self.plan.mode == "rows"):
             return None
         arrays, at = [], 0
-        for o in self.outputs:
+        for o, type_ in zip(self.outputs, self.types, strict=True):
             _, _, mask, bit, _ = self.layout.output_at[o]
             nulls = None if mask < 0 else _null_flags(data[at + 1], bit)
-            arrays.append(output_array(self.plan, o, data[at], nulls, state.strings))
+            arrays.append(native_array(self.plan, o, data[at], nulls, state.strings, type_))
             at += 1 if mask < 0 else 2
         arrays += [word_array(limb, None) for limb in data[at:]]
         return self.batch(arrays, last - first)
@@ -134,7 +139,7 @@ class Reader:
         if n == 0:
             return
         arrays = []
-        for o in self.outputs:
+        for o, type_ in zip(self.outputs, self.types, strict=True):
             node, word, mask, bit, _ = self.layout.output_at[o]
             keys = state.of(self.layout.rho[node]).rows
             values = np.empty(n, np.int64)
@@ -144,7 +149,7 @@ class Reader:
                 masks = np.empty(n, np.int64)
                 k.gather(keys, slots[node], mask, masks)
                 nulls = _null_flags(masks, bit)
-            arrays.append(output_array(self.plan, o, values, nulls, state.strings))
+            arrays.append(native_array(self.plan, o, values, nulls, state.strings, type_))
         if self.raw:
             assert vectors is not None
             offsets = np.arange(n + 1, dtype=np.int32) * (layout.words * 8)
@@ -228,10 +233,10 @@ def merge(spec: dict[str, Any], layout: BlockLayout, batches: Iterable[pa.Record
     for first in range(0, min(left, groups.used), CHUNK):
         last = min(first + CHUNK, groups.used, left)
         arrays = []
-        for i in reader.outputs:
+        for i, type_ in zip(reader.outputs, reader.types, strict=True):
             values = np.ascontiguousarray(groups.keys[first:last, i])
             nulls = ((groups.keys[first:last, width + i // 63] >> (i % 63)) & 1).astype(np.bool_)
-            arrays.append(output_array(plan, i, values, nulls if nulls.any() else None, strings))
+            arrays.append(native_array(plan, i, values, nulls if nulls.any() else None, strings, type_))
         if reader.vectors:
             arrays += channel_arrays(
                 np.ascontiguousarray(groups.vecs[first:last]), layout.block_layout, list(plan.read_channels)

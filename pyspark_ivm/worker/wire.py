@@ -162,6 +162,28 @@ def output_array(
     return word_array(values, nulls)
 
 
+#: Arrow types of outputs that go out as Spark's own values; the names are those of Wire.native in the shim
+_NATIVE = {"bigint": pa.int64(), "int": pa.int32(), "date": pa.date32(), "double": pa.float64(), "string": pa.string()}
+
+
+def native_array(
+    plan: BlockPlan, output: int, values: np.ndarray, nulls: np.ndarray | None, strings: StringTable, type_: str | None
+) -> pa.Array:
+    """``output_array`` as a column of Spark's type ``type_``; None: as the wire has it."""
+    if type_ in (None, "bigint"):
+        return output_array(plan, output, values, nulls, strings)
+    if type_ == "string":
+        array = bytes_array(values, nulls, strings)
+        return pa.Array.from_buffers(pa.string(), len(array), array.buffers())
+    bitmap = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    data = values.view(np.float64) if type_ == "double" else values.astype(np.int32)
+    return pa.Array.from_buffers(_NATIVE[type_], len(values), [bitmap, pa.py_buffer(data)])
+
+
+def native_field(plan: BlockPlan, output: int, name: str, type_: str | None) -> pa.Field:
+    return output_field(plan, output, name) if type_ is None else pa.field(name, _NATIVE[type_])
+
+
 def output_field(plan: BlockPlan, output: int, name: str) -> pa.Field:
     o = plan.outputs[output]
     kind = plan.variables[o.variable].columns[o.column].kind

@@ -40,8 +40,11 @@ object BlockScan {
     case _ => 1
   }
 
-  def apply(block: BlockSpec, spec: ObjectNode, partitions: Int, splits: Int): BlockScan = {
-    val outputs = block.outputKinds.zipWithIndex.map { case (k, i) => AttributeReference(s"o$i", Wire.slotType(k))() }
+  /** @param types of the outputs as the query has them, None for a part of a wide decimal */
+  def of(block: BlockSpec, spec: ObjectNode, partitions: Int, splits: Int, types: Seq[Option[DataType]]): BlockScan = {
+    val outputs = block.outputKinds.zip(types).zipWithIndex.map { case ((kind, t), i) =>
+      AttributeReference(s"o$i", t.filter(Wire.native(_).isDefined).getOrElse(Wire.slotType(kind)))()
+    }
     val channels = block.readKinds.zipWithIndex.flatMap { case (kind, i) =>
       (0 until limbs(kind)).map { l =>
         AttributeReference(s"c${i}_$l", if (kind == "float") DoubleType else LongType, nullable = false)()
@@ -63,6 +66,8 @@ object BlockScan {
     val spec = scan.spec.deepCopy()
     val outputs = spec.putArray("outputs")
     wanted.foreach { case (_, i) => outputs.add(i) }
+    val types = spec.putArray("types")
+    wanted.foreach { case (a, _) => Wire.native(a.dataType).fold(types.addNull())(types.add(_)) }
     spec.put("channels", withChannels)
     val hints = spec.putArray("filters")
     filters.foreach(f => hint(f, scan).foreach(hints.add))
@@ -81,12 +86,14 @@ object BlockScan {
       // Partials: every group column and the whole vector cross, one task merges and finalises.
       val raw = spec.deepCopy()
       raw.put("raw", true)
+      raw.remove("types")
       val whole = raw.putArray("outputs")
       scan.outputAttributes.indices.foreach(i => whole.add(i))
       raw.putNull("limit")
       val vector = AttributeReference("vec", BinaryType)()
       val partial = PythonCalls.mapInArrow(
-        "enumerate_block", raw.toString, scan.outputAttributes.map(_.newInstance()) :+ vector, spread)
+        "enumerate_block", raw.toString,
+        scan.block.outputKinds.zipWithIndex.map { case (k, i) => AttributeReference(s"o$i", Wire.slotType(k))() } :+ vector, spread)
       PythonCalls.mapInArrow("merge_partials", spec.toString, output, Repartition(1, shuffle = true, partial))
     }
   }
@@ -102,7 +109,16 @@ object BlockScan {
         case a: Attribute => indexOf(a, scan).map((_, s.functionName))
         case _ => None
       }
-    case a: Attribute if a.dataType == BinaryType => indexOf(a, scan).map((_, "toString"))
+    case a: Attribute => nativeName(a.dataType).flatMap(name => indexOf(a, scan).map((_, name)))
+    case _ => None
+  }
+
+  /** How a column that arrives as it is would have been decoded; floats are compared by Spark alone. */
+  private def nativeName(t: DataType): Option[String] = t match {
+    case IntegerType | DateType => Some("toInt")
+    case LongType => Some("toLong")
+    case s: StringType if s.isUTF8BinaryCollation => Some("toString")
+    case BinaryType => Some("toString")
     case _ => None
   }
 

@@ -21,7 +21,7 @@ object IncrementalViewStrategy extends SparkStrategy {
 
     case LocalLimit(IntegerLiteral(n), PhysicalOperation(projects, Nil, scan: BlockScan)) if n >= 0 =>
       val used = AttributeSet(projects.flatMap(_.references))
-      LocalLimitExec(n, planLater(Project(projects, BlockScan.plan(scan, used, Nil, Some(n))))) :: Nil
+      LocalLimitExec(n, LookAheadExec(planLater(Project(projects, BlockScan.plan(scan, used, Nil, Some(n)))))) :: Nil
     case PhysicalOperation(projects, filters, scan: BlockScan) =>
       val used = AttributeSet(projects.flatMap(_.references)) ++ AttributeSet(filters.flatMap(_.references))
       val read = BlockScan.plan(scan, used, filters, None)

@@ -169,7 +169,8 @@ class ViewRuntime(val spark: SparkSession, val definition: ViewDefinition) {
       val (built, meant) = readable(commit)
       val block = built.top
       val count = partitionsOf(block)
-      ViewPlan(meant, block, BlockScan(block, blockSpec(built, block, Some(commit)), count, splits(commit, block, count)))
+      val types = block.outputs.flatMap(o => if (o.words == 1) Seq(Some(meant.expressions(o.expr).dataType)) else Seq.fill(o.words)(None))
+      ViewPlan(meant, block, BlockScan.of(block, blockSpec(built, block, Some(commit)), count, splits(commit, block, count), types))
     }
   }
 

@@ -36,8 +36,19 @@ object Wire {
     case "bytes" => BinaryType
   }
 
-  /** The value of a Spark type from its words (or bytes). */
+  /** Types whose Arrow arrays Python makes of its words at no cost: such a column needs no decoding here. The name is Python's. */
+  def native(t: DataType): Option[String] = t match {
+    case LongType => Some("bigint")
+    case IntegerType => Some("int")
+    case DateType => Some("date")
+    case DoubleType => Some("double")
+    case s: StringType if s.isUTF8BinaryCollation => Some("string")
+    case _ => None
+  }
+
+  /** The value of a Spark type from its words (or bytes), or from the value itself. */
   def decode(parts: Seq[Expression], t: DataType): Expression = t match {
+    case _ if parts.size == 1 && parts.head.dataType == t => parts.head
     case BooleanType => call(t, "toBoolean", parts)
     case ByteType => call(t, "toByte", parts)
     case ShortType => call(t, "toShort", parts)
