@@ -8,6 +8,7 @@ forked.
 from __future__ import annotations
 
 import functools
+import gc
 import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,13 @@ def parse(spec: str) -> dict[str, Any]:
     return parsed
 
 
+@functools.cache
+def _freeze_once() -> None:
+    """Spark collects garbage after every task, and each time would walk through all that numba has loaded."""
+    gc.collect()
+    gc.freeze()
+
+
 def layout_of(spec: dict[str, Any]) -> BlockLayout:
     """The spec's plan, compiled; once per worker and plan."""
     from pyspark_ivm.index import cache
@@ -36,6 +44,7 @@ def layout_of(spec: dict[str, Any]) -> BlockLayout:
     from pyspark_ivm.plan.block import BlockPlan
     from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
 
+    _freeze_once()
     key = f"{spec['planHash']}/{spec['plan']['id']}"
     if key not in _layouts:
         if len(_layouts) >= _LAYOUTS_KEPT:

@@ -139,6 +139,7 @@ class Reader:
         if n == 0:
             return
         arrays = []
+        gathered: dict[tuple[int, int], np.ndarray] = {}  # null masks, which the outputs of a variable share
         for o, type_ in zip(self.outputs, self.types, strict=True):
             node, word, mask, bit, _ = self.layout.output_at[o]
             keys = state.of(self.layout.rho[node]).rows
@@ -146,9 +147,10 @@ class Reader:
             k.gather(keys, slots[node], word, values)
             nulls = None
             if mask >= 0:
-                masks = np.empty(n, np.int64)
-                k.gather(keys, slots[node], mask, masks)
-                nulls = _null_flags(masks, bit)
+                if (node, mask) not in gathered:
+                    gathered[node, mask] = np.empty(n, np.int64)
+                    k.gather(keys, slots[node], mask, gathered[node, mask])
+                nulls = _null_flags(gathered[node, mask], bit)
             arrays.append(native_array(self.plan, o, values, nulls, state.strings, type_))
         if self.raw:
             assert vectors is not None
@@ -162,8 +164,9 @@ class Reader:
 
 
 def _null_flags(masks: np.ndarray, bit: int) -> np.ndarray | None:
-    nulls = ((masks >> bit) & 1).astype(np.bool_)
-    return nulls if nulls.any() else None
+    if not int(np.bitwise_or.reduce(masks)) >> bit & 1:  # one pass, and mostly the only one
+        return None
+    return ((masks >> bit) & 1).astype(np.bool_)
 
 
 def _repeats(counts: np.ndarray) -> Iterator[np.ndarray]:

@@ -77,11 +77,8 @@ object BlockScan {
     val tasks = LocalRelation(
       Seq("p", "split", "splits").map(AttributeReference(_, IntegerType, nullable = false)()),
       for (p <- 0 until scan.partitions; s <- 0 until scan.splits) yield InternalRow(p, s, scan.splits))
-    val count = scan.partitions * scan.splits
-    // One task per (partition, split). Rows of one task arrive together, so the order of the list does not matter.
-    val spread: LogicalPlan =
-      if (count == 1) tasks else RepartitionByExpression(Seq(tasks.output.head, tasks.output(1)), tasks, count)
-    if (!merge) PythonCalls.mapInArrow("enumerate_block", spec.toString, output, spread)
+    // Spark deals a local list out to as many tasks as there are cores: no shuffle. A task may get several (partition, split).
+    if (!merge) PythonCalls.mapInArrow("enumerate_block", spec.toString, output, tasks)
     else {
       // Partials: every group column and the whole vector cross, one task merges and finalises.
       val raw = spec.deepCopy()
@@ -93,7 +90,7 @@ object BlockScan {
       val vector = AttributeReference("vec", BinaryType)()
       val partial = PythonCalls.mapInArrow(
         "enumerate_block", raw.toString,
-        scan.block.outputKinds.zipWithIndex.map { case (k, i) => AttributeReference(s"o$i", Wire.slotType(k))() } :+ vector, spread)
+        scan.block.outputKinds.zipWithIndex.map { case (k, i) => AttributeReference(s"o$i", Wire.slotType(k))() } :+ vector, tasks)
       PythonCalls.mapInArrow("merge_partials", spec.toString, output, Repartition(1, shuffle = true, partial))
     }
   }

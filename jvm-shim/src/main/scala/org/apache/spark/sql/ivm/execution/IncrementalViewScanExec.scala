@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.util.truncatedString
 import org.apache.spark.sql.classic.Dataset
-import org.apache.spark.sql.execution.{LeafExecNode, SparkPlan}
+import org.apache.spark.sql.execution.{InputAdapter, LeafExecNode, ProjectExec, SparkPlan, WholeStageCodegenExec}
 import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.ivm.catalog.IncrementalViewRelation
 
@@ -52,12 +52,31 @@ case class IncrementalViewScanExec(
     val inner = pinned.session.withActive(Dataset.ofRows(pinned.session, limited).queryExecution.executedPlan)
     longMetric("planTime").set((System.nanoTime() - start) / 1000000)
     val rows = longMetric("numOutputRows")
-    pinned.session.withActive(started(inner)).mapPartitionsInternal { iterator =>
+    pinned.session.withActive(started(withoutRenames(inner))).mapPartitionsInternal { iterator =>
       iterator.map { row =>
         rows += 1
         row
       }
     }
+  }
+
+  /** Only the rows leave here, in the order of their columns: a projection that does nothing but rename would copy each of them. */
+  private def withoutRenames(plan: SparkPlan): SparkPlan = plan match {
+    case WholeStageCodegenExec(child) => withoutRenames(child) match {
+      case same if same eq child => plan
+      case other => other
+    }
+    case ProjectExec(list, child) if list.map(renamed) == child.output.map(a => Some(a.exprId)) => withoutRenames(child) match {
+      case InputAdapter(input) => input
+      case other => other
+    }
+    case other => other
+  }
+
+  private def renamed(e: NamedExpression): Option[ExprId] = e match {
+    case Alias(a: Attribute, _) => Some(a.exprId)
+    case a: Attribute => Some(a.exprId)
+    case _ => None
   }
 
   /** An error in the rows of a broadcast comes wrapped by the waiting thread: the reader gets Spark's own. */
