@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.util.truncatedString
 import org.apache.spark.sql.classic.Dataset
-import org.apache.spark.sql.execution.{InputAdapter, LeafExecNode, ProjectExec, SparkPlan, WholeStageCodegenExec}
+import org.apache.spark.sql.execution.{InputAdapter, LeafExecNode, ProjectExec, SparkPlan, SQLExecution, WholeStageCodegenExec}
 import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.ivm.catalog.IncrementalViewRelation
 
@@ -38,11 +38,15 @@ case class IncrementalViewScanExec(
     val pinned = Pins.of(session, relation)
     longMetric("refreshTime").set((System.nanoTime() - start) / 1000000)
     longMetric("viewVersion").set(pinned.version)
+    show("refreshTime", "viewVersion")
   }
+
+  /** What the driver measures reaches Spark's UI only when it is sent there. */
+  private def show(names: String*): Unit = SQLMetrics.postDriverMetricUpdates(
+    sparkContext, sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY), names.map(longMetric))
 
   override protected def doExecute(): RDD[InternalRow] = {
     val pinned = Pins.of(session, relation)
-    longMetric("viewVersion").set(pinned.version)
     val view = pinned.plan
     val names = relation.output.zip(view.output).map { case (a, c) => Alias(c, a.name)(exprId = a.exprId) }
     val all: LogicalPlan = Project(names, view)
@@ -51,6 +55,7 @@ case class IncrementalViewScanExec(
     val start = System.nanoTime()
     val inner = pinned.session.withActive(Dataset.ofRows(pinned.session, limited).queryExecution.executedPlan)
     longMetric("planTime").set((System.nanoTime() - start) / 1000000)
+    show("planTime")
     val rows = longMetric("numOutputRows")
     pinned.session.withActive(started(withoutRenames(inner))).mapPartitionsInternal { iterator =>
       iterator.map { row =>
