@@ -457,6 +457,21 @@ def gather(matrix, picks, column, out):  # type: ignore[no-untyped-def]
         store(out, i, load(matrix, i64(load(picks, i)) * stride + column))
 
 
+@njit(void(words2, slots1, words1, words2), cache=True)
+def gather_columns(matrix, picks, columns, out):  # type: ignore[no-untyped-def]
+    """out[c] = word columns[c] of the tuples picked: each tuple is fetched once."""
+    stride, n = matrix.shape[1], picks.shape[0]
+    width = columns.shape[0]
+    for first in range(0, n, BLOCK):
+        last = min(first + BLOCK, n)
+        for i in range(last, min(last + BLOCK, n)):
+            prefetch(matrix, i64(load(picks, i)) * stride)
+        for c in range(width):
+            column = load(columns, c)
+            for i in range(first, last):
+                store(out, c * n + i, load(matrix, i64(load(picks, i)) * stride + column))
+
+
 @njit(void(slots1, slots1, slots1), cache=True)
 def pick(slots, picks, out):  # type: ignore[no-untyped-def]
     for i in range(picks.shape[0]):

@@ -48,6 +48,14 @@ class Reader:
             fields += channel_fields(self.plan)
         self.schema = pa.schema(fields)
         self.limit: int | None = spec.get("limit")
+        #: the words of each node that the outputs are made of (values, NULL masks), and the place of each among them
+        self.word_at: dict[int, dict[int, int]] = {}
+        for o in self.outputs:
+            node, word, mask, _, _ = layout.output_at[o]
+            at = self.word_at.setdefault(node, {})
+            for w in (word, mask) if mask >= 0 else (word,):
+                at.setdefault(w, len(at))
+        self.words = {node: np.array(list(at), np.int64) for node, at in self.word_at.items()}
 
     def channels(self) -> list[int]:
         if self.raw:
@@ -139,19 +147,16 @@ class Reader:
         if n == 0:
             return
         arrays = []
-        gathered: dict[tuple[int, int], np.ndarray] = {}  # null masks, which the outputs of a variable share
+        data = {
+            node: np.empty((len(columns), n), np.int64) for node, columns in self.words.items()
+        }  # by node: values and NULL masks, in one pass each
+        for node, columns in self.words.items():
+            k.gather_columns(state.of(self.layout.rho[node]).rows, slots[node], columns, data[node])
         for o, type_ in zip(self.outputs, self.types, strict=True):
             node, word, mask, bit, _ = self.layout.output_at[o]
-            keys = state.of(self.layout.rho[node]).rows
-            values = np.empty(n, np.int64)
-            k.gather(keys, slots[node], word, values)
-            nulls = None
-            if mask >= 0:
-                if (node, mask) not in gathered:
-                    gathered[node, mask] = np.empty(n, np.int64)
-                    k.gather(keys, slots[node], mask, gathered[node, mask])
-                nulls = _null_flags(gathered[node, mask], bit)
-            arrays.append(native_array(self.plan, o, values, nulls, state.strings, type_))
+            at = self.word_at[node]
+            nulls = None if mask < 0 else _null_flags(data[node][at[mask]], bit)
+            arrays.append(native_array(self.plan, o, data[node][at[word]], nulls, state.strings, type_))
         if self.raw:
             assert vectors is not None
             offsets = np.arange(n + 1, dtype=np.int32) * (layout.words * 8)

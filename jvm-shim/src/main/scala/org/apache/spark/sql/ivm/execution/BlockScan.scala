@@ -78,7 +78,7 @@ object BlockScan {
       Seq("p", "split", "splits").map(AttributeReference(_, IntegerType, nullable = false)()),
       for (p <- 0 until scan.partitions; s <- 0 until scan.splits) yield InternalRow(p, s, scan.splits))
     // Spark deals a local list out to as many tasks as there are cores: no shuffle. A task may get several (partition, split).
-    if (!merge) PythonCalls.mapInArrow("enumerate_block", spec.toString, output, tasks)
+    if (!merge) PythonCalls.enumerate("enumerate_block", spec.toString, output, tasks)
     else {
       // Partials: every group column and the whole vector cross, one task merges and finalises.
       val raw = spec.deepCopy()

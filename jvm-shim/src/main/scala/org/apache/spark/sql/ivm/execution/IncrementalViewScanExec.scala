@@ -65,16 +65,10 @@ case class IncrementalViewScanExec(
     }
   }
 
-  /** Only the rows leave here, in the order of their columns: a projection that does nothing but rename would copy each of them. */
+  /** Only the rows leave here, in the order of their columns: where a stage of code does nothing but rename, it would copy each of them. */
   private def withoutRenames(plan: SparkPlan): SparkPlan = plan match {
-    case WholeStageCodegenExec(child) => withoutRenames(child) match {
-      case same if same eq child => plan
-      case other => other
-    }
-    case ProjectExec(list, child) if list.map(renamed) == child.output.map(a => Some(a.exprId)) => withoutRenames(child) match {
-      case InputAdapter(input) => input
-      case other => other
-    }
+    case WholeStageCodegenExec(ProjectExec(list, InputAdapter(input))) if list.map(renamed) == input.output.map(a => Some(a.exprId)) =>
+      withoutRenames(input)
     case other => other
   }
 

@@ -28,6 +28,7 @@ object IncrementalViewStrategy extends SparkStrategy {
       val filtered = filters.reduceOption(And(_, _)).fold(read)(Filter(_, read))
       planLater(Project(projects, filtered)) :: Nil
 
+    case Enumerate(function, output, child) => EnumerateExec(function, output, planLater(child)) :: Nil
     case CountRows(counter, child) => CountRowsExec(counter, planLater(child)) :: Nil
     case WatchRead(read, child) => WatchReadExec(read, planLater(child)) :: Nil
     case _ => Nil

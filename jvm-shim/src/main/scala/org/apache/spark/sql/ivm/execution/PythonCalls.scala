@@ -68,18 +68,24 @@ object PythonCalls {
   }
 
   /** `child` through `pyspark_ivm.worker.functions.<name>(spec, batches)`. */
-  def mapInArrow(name: String, spec: String, output: Seq[Attribute], child: LogicalPlan): LogicalPlan = {
+  def mapInArrow(name: String, spec: String, output: Seq[Attribute], child: LogicalPlan): LogicalPlan =
+    MapInArrow(arrowFunction(name, spec, output, child), output, child, isBarrier = false, None)
+
+  /** The same for large outputs of the wire's types. */
+  def enumerate(name: String, spec: String, output: Seq[Attribute], child: LogicalPlan): LogicalPlan =
+    Enumerate(arrowFunction(name, spec, output, child), output, child)
+
+  private def arrowFunction(name: String, spec: String, output: Seq[Attribute], child: LogicalPlan): PythonUDF = {
     val schema = StructType(output.map(a => org.apache.spark.sql.types.StructField(a.name, a.dataType, a.nullable)))
     val command = "(cfunctools\npartial\n(cpyspark_ivm.worker.functions\n" + name + "\n" + pickled(spec) + "tR" +
       "cpyspark.sql.types\n_parse_datatype_json_string\n(" + pickled(schema.json) + "tRt."
-    val udf = PythonUDF(
+    PythonUDF(
       s"ivm_$name",
       function(command.getBytes(StandardCharsets.US_ASCII)),
       schema,
       child.output,
       PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
       udfDeterministic = true)
-    MapInArrow(udf, output, child, isBarrier = false, None)
   }
 
   /** One request to the planning worker (`pyspark_ivm.worker.planner`); errors it answers are raised here. */
