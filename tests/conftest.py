@@ -77,6 +77,7 @@ def start_session(scratch: Path) -> SparkSession:
     import pyspark_ivm
     from pyspark_ivm.screen import jvm_output_to
 
+    os.environ["PYSPARK_IVM_FAULTS"] = str(scratch / "fault")  # nothing is there unless a test of crashes puts it there
     builder = SparkSession.builder.master("local[2]").appName("pyspark-ivm tests")
     builder = builder.config(map={**base_settings(scratch), **delta_settings()})
     with jvm_output_to(scratch / "jvm.log"):

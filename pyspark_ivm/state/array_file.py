@@ -13,6 +13,7 @@ import contextlib
 import json
 import mmap
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pyspark_ivm.index import vectors
+from pyspark_ivm.state import faults
 
 MAGIC = b"PSPKIVM\n"
 FORMAT = 2
@@ -53,6 +55,20 @@ def _fsync_directory(path: str) -> None:
         os.close(handle)
 
 
+def _like_parent(path: str, mask: int) -> None:
+    """New directories and files are for whom the directory above them is for: ``LocalPath.createDirectories`` of the shim."""
+    with contextlib.suppress(OSError):
+        os.chmod(path, stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) & mask)
+
+
+def _make_directories(path: str) -> None:
+    if not os.path.isdir(path):
+        _make_directories(os.path.dirname(path))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+            _like_parent(path, 0o7777)
+
+
 def write(
     path: Path,
     kind: str,
@@ -78,10 +94,12 @@ def write(
     try:
         file = open(temporary, "wb", buffering=_BUFFER)  # noqa: SIM115  (closed by the `with` below)
     except FileNotFoundError:
-        os.makedirs(directory, exist_ok=True)
+        _make_directories(directory)
         file = open(temporary, "wb", buffering=_BUFFER)  # noqa: SIM115
     try:
         with file:
+            faults.at("file.begin")
+            _like_parent(temporary, 0o666)
             end = file.write(MAGIC + len(header).to_bytes(8, "little") + header)
             for entry, (array, used) in zip(entries, arrays.values(), strict=True):
                 part = np.ascontiguousarray(array[:used])
@@ -93,10 +111,13 @@ def write(
                         file.write(bytes(gap))
                     end += gap + file.write(part.data.cast("B"))
             file.flush()
+            faults.at("file.half")
             if end < base + at:
                 file.truncate(base + at)
             os.fsync(file.fileno())
+        faults.at("file.written")
         os.replace(temporary, path)
+        faults.at("file.renamed")
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)

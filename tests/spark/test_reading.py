@@ -222,3 +222,17 @@ def test_a_cached_dataframe_is_a_snapshot_of_itself_only(sales: Shop) -> None:
     assert sales.rows("SELECT count(*) FROM v") == [(4,)]
     cached.unpersist()
     assert cached.count() == 4
+
+
+def test_the_version_that_was_read(shop) -> None:
+    """`_ivm_version` is there for who asks, and no part of `*`."""
+    shop.sql("CREATE TABLE t (k INT, x INT) USING parquet", "INSERT INTO t VALUES (1, 1)")
+    shop.sql("CREATE INCREMENTAL VIEW v AS SELECT k, sum(x) AS s FROM t GROUP BY k")
+    assert shop.rows("SELECT *, _ivm_version FROM v") == [(1, 1, 0)]
+    shop.sql("INSERT INTO t VALUES (2, 2)")
+    assert shop.rows("SELECT _ivm_version AS n, k FROM v WHERE k = 2") == [(1, 2)]
+    assert shop.rows("SELECT max(a._ivm_version), count(*) FROM v a JOIN v b ON a.k = b.k AND a._ivm_version = b._ivm_version") == [(1, 2)]
+    assert shop.rows("SELECT _ivm_version FROM v WHERE _ivm_version = 0") == []
+    assert shop.spark.table("v").columns == ["k", "s"]
+    shop.sql("CREATE INCREMENTAL VIEW w AS SELECT k AS _ivm_version, x FROM t")
+    assert shop.rows("SELECT _ivm_version, x FROM w") == [(1, 1), (2, 2)]

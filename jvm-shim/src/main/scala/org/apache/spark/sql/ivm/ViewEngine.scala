@@ -104,6 +104,9 @@ trait ViewEngine {
 
   def status(spark: SparkSession, definition: ViewDefinition): ViewStatus
 
+  /** Views of a schema that this driver is building and that have no entry yet. */
+  def underConstruction(schema: String): Seq[ViewDefinition]
+
   def history(spark: SparkSession, definition: ViewDefinition): Seq[HistoryRow]
 
   /** The text of EXPLAIN CREATE: `mode` is simple, extended or formatted. Creates nothing. */

@@ -61,6 +61,8 @@ class RecordingEngine extends ViewEngine {
       Seq("spark_catalog.default.t" -> "files 3"), Seq("pattern.t" -> "insert-only"))
   }
 
+  override def underConstruction(schema: String): Seq[ViewDefinition] = Nil
+
   override def history(spark: SparkSession, definition: ViewDefinition): Seq[HistoryRow] = versions(definition.location)
 
   override def explainCreate(spark: SparkSession, definition: ViewDefinition, mode: String): String = {

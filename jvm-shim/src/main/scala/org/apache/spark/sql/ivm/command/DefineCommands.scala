@@ -15,6 +15,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.ivm.{IvmException, Policy, RefreshReport, ViewDefinition, ViewEngine}
 import org.apache.spark.sql.ivm.catalog.{IncrementalViewRelation, ViewCatalog}
 import org.apache.spark.sql.ivm.execution.FrozenSettings
+import org.apache.spark.sql.ivm.state.Faults
 import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType}
 import org.apache.spark.sql.util.SchemaUtils
 
@@ -104,6 +105,7 @@ case class DropIncrementalViewCommand(name: Seq[String], ifExists: Boolean) exte
       val view = Try(ViewCatalog.decode(ViewCatalog.entry(spark, qualified)))
       view.failed.foreach { case e: IvmException if e.condition == "IVM_CATALOG_ENTRY_DAMAGED" => case e => throw e }
       ViewCatalog.drop(spark, qualified)
+      Faults.at("entry.dropped")
       view.foreach(engine.drop(spark, _))
     }
     Nil
@@ -177,7 +179,9 @@ private[command] object Definitions extends Logging {
     val attached = engine.hasState(next)
     try {
       val report = engine.create(spark, next, reason)
+      Faults.at("entry.begin")
       register
+      Faults.at("entry.written")
       report
     } catch {
       case e: Throwable =>

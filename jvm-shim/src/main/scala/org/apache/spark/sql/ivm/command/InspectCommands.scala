@@ -8,7 +8,7 @@ import scala.util.control.NonFatal
 import org.apache.spark.sql.{AnalysisException, Row}
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.catalyst.util.quoteIfNeeded
+import org.apache.spark.sql.catalyst.util.{quoteIfNeeded, StringUtils}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.ivm.{IvmException, ViewDefinition, ViewStatus}
@@ -23,7 +23,10 @@ case class ShowIncrementalViewsCommand(namespace: Option[Seq[String]], pattern: 
 
   override def execute(spark: SparkSession): Seq[Row] = {
     val schema = ViewCatalog.schema(spark, namespace.getOrElse(Nil))
-    ViewCatalog.entries(spark, schema, pattern.getOrElse("*")).map { entry =>
+    val entries = ViewCatalog.entries(spark, schema, pattern.getOrElse("*"))
+    val like = StringUtils.filterPattern(engine.underConstruction(schema).map(_.name.table), pattern.getOrElse("*")).toSet
+    val coming = engine.underConstruction(schema).filter(v => like(v.name.table) && !entries.exists(_.identifier.table == v.name.table))
+    coming.map(view => Row(schema, view.name.table, null, view.policy.text, Texts.refresh(view), "building", null, null)) ++ entries.map { entry =>
       failing(ViewCatalog.decode(entry)) match {
         case Left(failed) => Row(schema, entry.identifier.table, null, null, null, failed, null, null)
         case Right(view) =>

@@ -16,6 +16,7 @@ import org.apache.spark.sql.ivm.state.{CommitLog, IvmConf, LocalPath}
 /** The maintenance side of the statements; see [[ViewEngine]]. */
 class Engine extends ViewEngine {
 
+  private val activity = new Activity
   private val runtimes = Collections.synchronizedMap(new WeakHashMap[SparkSession, TrieMap[String, ViewRuntime]]())
 
   /** @param current the catalog must still say of the tables and views below what it said when the query was analysed; a read at a
@@ -52,12 +53,11 @@ class Engine extends ViewEngine {
 
   override def create(spark: SparkSession, definition: ViewDefinition, reason: String): RefreshReport = {
     val view = runtime(spark, definition)
-    val report = Engine.typed(view.lock.synchronized {
+    activity.during(definition, "building")(Engine.typed(view.lock.synchronized {
       val work = new Refresh(view)
       // A state that is there already fits (see `locate`): catch up with the sources instead of computing anew.
       if (view.log.latest().isDefined) work.refresh(full = false) else work.create(reason)
-    })
-    report
+    }))
   }
 
   override def settle(spark: SparkSession, definition: ViewDefinition): Unit = {
@@ -66,15 +66,16 @@ class Engine extends ViewEngine {
     generations(own.getParent).filter(_ != own).filterNot(inUse(spark, definition, _)).filterNot(mayBeInUse(view, _)).foreach { g =>
       CommitLogs.of(g.toString).drop()
     }
+    dropped(own.getParent).foreach(CommitLogs.of(_).finishDrop(System.currentTimeMillis()))
   }
 
   override def refresh(spark: SparkSession, definition: ViewDefinition, full: Boolean): RefreshReport = {
     if (definition.suspended) throw new IvmException("IVM_VIEW_SUSPENDED", Map("view" -> definition.qualifiedName))
-    analysed(spark, definition) { view =>
+    activity.during(definition, "refreshing")(analysed(spark, definition) { view =>
       val report = view.lock.synchronized(new Refresh(view).refresh(full))
       cleanUp(spark, view, report)
       report
-    }
+    })
   }
 
   /** After a read met a damaged file. One that the newest version does not need was cleaned away under the reader: nothing to mend.
@@ -114,7 +115,7 @@ class Engine extends ViewEngine {
       lastTimestampMs = report.timestampMs,
       stateBytes = commit.stateBytes,
       partitions = commit.partitionCount,
-      state = if (definition.suspended) "suspended" else "ready",
+      state = if (definition.suspended) "suspended" else activity.of(definition).getOrElse("ready"),
       sources = commit.sources.map(s => s.table -> s"${s.kind} ${s.token.getOrElse("(no version)")}"),
       extended = Seq(
         "last_refresh_rows_in" -> report.rowsIn.toString,
@@ -125,6 +126,8 @@ class Engine extends ViewEngine {
         "plan_hash" -> commit.planHash,
         "commit_hash" -> commit.hash))
   }
+
+  override def underConstruction(schema: String): Seq[ViewDefinition] = activity.building(schema)
 
   override def history(spark: SparkSession, definition: ViewDefinition): Seq[HistoryRow] =
     CommitLogs.of(definition.location).history().map { c =>
@@ -158,6 +161,7 @@ class Engine extends ViewEngine {
 
   override def drop(spark: SparkSession, definition: ViewDefinition): Unit = {
     forget(spark, definition)
+    activity.forget(definition)
     CommitLogs.of(definition.location).drop()
   }
 
@@ -170,9 +174,14 @@ class Engine extends ViewEngine {
   private def viewDirectory(spark: SparkSession, definition: ViewDefinition): Path =
     Paths.get(IvmConf.stateLocation(spark)).resolve(definition.name.nameParts.map(Engine.fileName).mkString("."))
 
-  private def generations(directory: Path): Seq[Path] =
-    LocalPath.names(directory).filter(_.startsWith("g")).sorted.map(directory.resolve)
-      .filter(g => Files.isDirectory(g) && !Files.exists(g.resolve(CommitLog.Tombstone)))
+  private def generations(directory: Path): Seq[Path] = allGenerations(directory).filterNot(isDropped)
+
+  private def dropped(directory: Path): Seq[String] = allGenerations(directory).filter(isDropped).map(_.toString)
+
+  private def allGenerations(directory: Path): Seq[Path] =
+    LocalPath.names(directory).filter(_.startsWith("g")).sorted.map(directory.resolve).filter(Files.isDirectory(_))
+
+  private def isDropped(generation: Path): Boolean = Files.exists(generation.resolve(CommitLog.Tombstone))
 
   /** The same definition under the same settings, and no entry of the catalog that lives on it (a view renamed away). */
   private def fits(spark: SparkSession, definition: ViewDefinition, generation: Path): Boolean = {

@@ -48,7 +48,7 @@ case class IncrementalViewScanExec(
   override protected def doExecute(): RDD[InternalRow] = {
     val pinned = Pins.of(session, relation)
     val view = pinned.plan
-    val names = relation.output.zip(view.output).map { case (a, c) => Alias(c, a.name)(exprId = a.exprId) }
+    val names = relation.output.zip(view.output :+ Literal(pinned.version)).map { case (a, c) => Alias(c, a.name)(exprId = a.exprId) }
     val all: LogicalPlan = Project(names, view)
     val filtered = filters.reduceOption(And(_, _)).fold(all)(Filter(_, all))
     val limited = limit.fold[LogicalPlan](Project(output, filtered))(n => LocalLimit(Literal(n), Project(output, filtered)))
@@ -86,7 +86,7 @@ case class IncrementalViewScanExec(
   /** All reads of one execution share one pin, so two scans of the same columns are the same result. */
   override protected def doCanonicalize(): SparkPlan =
     copy(
-      relation = IncrementalViewRelation(relation.name, relation.viewId, Nil, 0L),
+      relation = IncrementalViewRelation.nameless(relation.name, relation.viewId),
       output = output.map(QueryPlan.normalizeExpressions(_, relation.output)),
       filters = filters.map(QueryPlan.normalizeExpressions(_, relation.output)))
 

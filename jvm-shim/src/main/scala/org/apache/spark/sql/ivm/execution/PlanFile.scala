@@ -9,7 +9,7 @@ import com.fasterxml.jackson.databind.ObjectMapper
 import com.fasterxml.jackson.databind.node.{JsonNodeFactory, ObjectNode}
 
 import org.apache.spark.sql.ivm.export.ExportedPlan
-import org.apache.spark.sql.ivm.state.{CommitLog, LocalPath}
+import org.apache.spark.sql.ivm.state.{CommitLog, Faults, LocalPath}
 import org.apache.spark.sql.types.{DataType, StructType}
 
 /** The maintenance plans that a generation's states were built by: `plan-<hash>.json` beside the commits.
@@ -35,7 +35,7 @@ private[execution] object PlanFile {
   def write(directory: Path, plan: MaintenancePlan, exported: ExportedPlan): Unit = {
     val target = path(directory, plan.hash)
     if (!Files.exists(target)) {
-      Files.createDirectories(directory)
+      LocalPath.createDirectories(directory)
       val json = mapper.createObjectNode()
       json.put("meaning", meaning(exported))
       val schemas = json.putObject("schemas")
@@ -43,6 +43,7 @@ private[execution] object PlanFile {
       json.set[ObjectNode]("plan", mapper.readTree(plan.json))
       val temporary = directory.resolve(s".tmp-plan-${java.util.UUID.randomUUID}")
       LocalPath.writeDurably(temporary, mapper.writeValueAsString(json).getBytes(UTF_8))
+      Faults.at("plan.written")
       Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE)
       ()
     }

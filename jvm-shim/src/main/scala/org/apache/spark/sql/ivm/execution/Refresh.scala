@@ -259,6 +259,7 @@ class Refresh(runtime: ViewRuntime) {
       val read = new RowsRead
       val result = WatchRead(read, Results.renamed(runtime.recompute(tokens)))
       Dataset.ofRows(session, result).write.parquet(log.directory.resolve(relative).toString)
+      LocalPath.adopt(log.directory.resolve("full"))
       val bytes = directorySize(log.directory.resolve(relative))
       commit(base, pinned, Work("full", reason, read.total, None, 0L, bytes, result = Some(relative)), start)
     } else {
@@ -328,6 +329,7 @@ class Refresh(runtime: ViewRuntime) {
       result = work.result)
     log.tryCommit(commit) match {
       case Won(c) =>
+        Faults.at("commit.done")
         Some(RefreshReport(runtime.definition.qualifiedName, c.version, work.kind, work.reason, work.rowsIn, work.rowsChanged, duration))
       case Lost(_) => None
     }

@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.Dataset
 import org.apache.spark.sql.ivm.source.SignedRows
-import org.apache.spark.sql.ivm.state.{Commit, FileRecord, PartitionRecord}
+import org.apache.spark.sql.ivm.state.{Commit, Faults, FileRecord, PartitionRecord}
 import org.apache.spark.sql.types.{LongType, StringType}
 
 /** The one Spark job of a refresh: rows of the sources → wire of each block → `maintain`, block after block → summaries. */
@@ -88,6 +88,7 @@ private[execution] class RefreshJob(runtime: ViewRuntime, watch: Stopwatch) {
     // Of the slowest partition: the others ran beside it. Part of `job`.
     summaries.map(s => Option(s.get("ms")).toSeq.flatMap(_.properties().asScala)).maxByOption(_.map(_.getValue.asDouble).sum)
       .foreach(_.foreach(e => watch.add(s"worker: ${e.getKey}", (e.getValue.asDouble * 1e6).toLong)))
+    Faults.at("job.done")
     val insertOnly = rows.collect { case (id, r) if r.insertOnly && !resync(id) => counters(id).value.longValue }.sum
     JobResult(summaries, insertOnly)
   }

@@ -22,12 +22,13 @@ private[state] class CleanUp(log: CommitLog, retention: Retention) {
         val parent = log.directory.resolve(block).resolve(kind)
         LocalPath.names(parent).foreach { partition =>
           removeAttempts(parent.resolve(partition), newest.version, name => needed.contains(s"$block/$kind/$partition/$name"))
+          removeOld(parent.resolve(partition), now, !_.startsWith("."))
         }
       }
     }
     removeAttempts(log.directory.resolve("full"), newest.version, name => needed.contains(s"full/$name"))
     removeOld(log.directory.resolve("manifests"), now, name => needed.contains(s"manifests/$name"))
-    removeOld(log.directory.resolve("commits"), now, name => !name.startsWith(CommitLog.TemporaryPrefix))
+    Seq(log.directory, log.directory.resolve("commits")).foreach(removeOld(_, now, !_.startsWith(".")))
     removed
   }
 
@@ -60,7 +61,7 @@ private[state] class CleanUp(log: CommitLog, retention: Retention) {
       }
     }
 
-  /** Manifests and temporary files carry no version: only age says that no refresh at work is about to name them. */
+  /** Manifests carry no version, and a temporary file is taken from under nobody: only age says that no refresh is at work on them. */
   private def removeOld(directory: Path, now: Long, keep: String => Boolean): Unit = {
     val grace = math.max(retention.minAgeMs, CleanUp.WorkingGraceMs)
     LocalPath.names(directory).filterNot(keep).map(directory.resolve).foreach { path =>

@@ -157,7 +157,7 @@ class CommitLog private (val directory: Path) {
     */
   def tryCommit(commit: Commit): CommitOutcome = synchronized {
     checkNotDropped()
-    Files.createDirectories(commitsDirectory)
+    LocalPath.createDirectories(commitsDirectory)
     val before = latest()
     if (before.exists(_.version >= commit.version)) Lost(before.get)
     else if (commit.version != before.fold(0L)(_.version + 1) || commit.parent != before.fold("")(_.hash)) {
@@ -178,9 +178,12 @@ class CommitLog private (val directory: Path) {
   private def put(commit: Commit): Unit = {
     val temporary = commitsDirectory.resolve(s"$TemporaryPrefix${commit.version}-${commit.attempt}")
     Files.deleteIfExists(temporary)
+    Faults.at("commit.begin")
     LocalPath.writeDurably(temporary, commit.copy(hash = "").toJson.getBytes(UTF_8))
+    Faults.at("commit.written")
     try {
       Files.createLink(commitFile(commit.version), temporary)
+      Faults.at("commit.linked")
       LocalPath.syncDirectory(commitsDirectory)
     } catch {
       case _: FileAlreadyExistsException => // the reader of the file decides who won
@@ -194,7 +197,7 @@ class CommitLog private (val directory: Path) {
   /** Stores a token's payload under its own hash and returns its path relative to the directory; None for an empty one. */
   def writeManifest(payload: String): Option[String] = if (payload.isEmpty) None else {
     checkNotDropped()
-    Files.createDirectories(manifests)
+    LocalPath.createDirectories(manifests)
     val bytes = payload.getBytes(UTF_8)
     val name = sha256(bytes)
     val path = manifests.resolve(name)
@@ -204,7 +207,9 @@ class CommitLog private (val directory: Path) {
       catch { case _: NoSuchFileException => false }
     if (!reused) {
       val temporary = manifests.resolve(s"$TemporaryPrefix$name-${java.util.UUID.randomUUID}")
+      Faults.at("manifest.begin")
       LocalPath.writeDurably(temporary, bytes)
+      Faults.at("manifest.written")
       Files.move(temporary, path, java.nio.file.StandardCopyOption.ATOMIC_MOVE)
       LocalPath.syncDirectory(manifests)
     }
@@ -225,7 +230,8 @@ class CommitLog private (val directory: Path) {
 
   /** Leaves the tombstone, then removes everything else; other drivers get IVM_VIEW_DROPPED from then on. */
   def drop(): Unit = synchronized {
-    Files.createDirectories(directory)
+    Faults.at("drop.begin")
+    LocalPath.createDirectories(directory)
     val tombstone = directory.resolve(Tombstone)
     try LocalPath.writeDurably(tombstone, s"dropped at ${java.time.Instant.now()}\n".getBytes(UTF_8))
     catch { case _: FileAlreadyExistsException => }
@@ -233,6 +239,16 @@ class CommitLog private (val directory: Path) {
     LocalPath.names(directory).filterNot(_ == Tombstone).foreach(n => LocalPath.deleteTree(directory.resolve(n)))
     newest = None
     lineages = LineageMap.empty
+  }
+
+  /** What a drop that was cut short left, and the tombstone itself once nobody can be at work there any more. */
+  def finishDrop(now: Long): Unit = {
+    drop()
+    val tombstone = directory.resolve(Tombstone)
+    val old =
+      try now - Files.getLastModifiedTime(tombstone).toMillis > CleanUp.WorkingGraceMs
+      catch { case _: NoSuchFileException => false }
+    if (old) LocalPath.deleteTree(directory)
   }
 
   /** The tombstone lies in the generation's directory, or above it when the whole view went. */
