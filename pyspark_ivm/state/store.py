@@ -141,5 +141,6 @@ def write_checkpoint(held: Held, directory: str, path: str, version: int) -> dic
     return {"version": version, "path": path, **written}
 
 
-def checkpoint_due(held: Held, ratio: float) -> bool:
-    return held.log_bytes > max(CHECKPOINT_MINIMUM, ratio * held.checkpoint_bytes)
+def checkpoint_due(held: Held, ratio: float, minimum: int | None = None) -> bool:
+    """The change log since the last checkpoint outgrew a share of it; a small log is never worth one."""
+    return held.log_bytes > max(CHECKPOINT_MINIMUM if minimum is None else minimum, ratio * held.checkpoint_bytes)

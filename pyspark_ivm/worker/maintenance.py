@@ -267,7 +267,7 @@ class PartitionTask:
                 start = self._lap("apply", start)
                 if deltas:
                     file = store.write_change(held, spec["directory"], f"changes/{name}", spec["version"], deltas)
-                    if store.checkpoint_due(held, spec.get("checkpointRatio", 0.5)):
+                    if store.checkpoint_due(held, spec.get("checkpointRatio", 0.5), spec.get("checkpointMinimum")):
                         checkpoint = store.write_checkpoint(
                             held, spec["directory"], f"checkpoints/{name}", spec["version"]
                         )

@@ -42,6 +42,13 @@ class Image:
     point: str
     path: Path
 
+    def kinds(self) -> list[str]:
+        """Of the commits that the crash left, if anybody can still read them."""
+        if list(self.path.glob("*/g*/DROPPED")):
+            return []
+        commits = self.path.glob("*/g*/commits/" + "[0-9]" * 20)
+        return [json.loads(commit.read_text("utf-8"))["report"]["kind"] for commit in commits]
+
 
 class World:
     """Two tables, a view over them in four state partitions, and a state directory that can be put back."""
@@ -51,6 +58,7 @@ class World:
         self.state = scratch / "state"
         spark.conf.set("spark.sql.ivm.stateLocation", str(self.state))
         spark.conf.set("spark.sql.ivm.statePartitions", "4")
+        spark.conf.set("spark.sql.ivm.checkpoint.minBytes", "1")
         spark.sql(f"CREATE TABLE a (k INT, g STRING, x INT) USING {source}")
         spark.sql(f"CREATE TABLE b (k INT, y INT) USING {source}")
         self.insert(60)
@@ -58,6 +66,7 @@ class World:
     def close(self) -> None:
         self.spark.conf.unset("spark.sql.ivm.stateLocation")
         self.spark.conf.unset("spark.sql.ivm.statePartitions")
+        self.spark.conf.unset("spark.sql.ivm.checkpoint.minBytes")
 
     def insert(self, rows: int = 12) -> None:
         """Rows that reach all partitions."""
@@ -70,8 +79,8 @@ class World:
     def drop(self, view: str = "v") -> None:
         self.spark.sql(f"DROP INCREMENTAL VIEW IF EXISTS {view}")
 
-    def refresh(self, view: str = "v") -> Any:
-        return self.spark.sql(f"REFRESH INCREMENTAL VIEW {view}").collect()[0]
+    def refresh(self, view: str = "v", full: bool = False) -> Any:
+        return self.spark.sql(f"REFRESH INCREMENTAL VIEW {view}{' FULL' if full else ''}").collect()[0]
 
     def clean_up(self, view: str = "v", later: int = 0) -> int:
         """Keeps one version, as if ``later`` seconds had passed."""
@@ -123,7 +132,7 @@ class World:
             told = (report.kind, report.reason, report.rows_in)
             assert told == ("incremental", "CHANGES_APPLIED", 10), (image, report)
             kinds = [r.kind for r in self.spark.sql(f"DESCRIBE HISTORY INCREMENTAL VIEW {view}").collect()]
-            assert sorted(kinds)[:1] == ["full"] and kinds.count("full") == 1, (image, kinds)
+            assert kinds.count("full") == max(1, image.kinds().count("full")), (image, kinds)
         self.same(points)
         for view, image in points.items():
             self.clean_up(view, later=2 * DAY)

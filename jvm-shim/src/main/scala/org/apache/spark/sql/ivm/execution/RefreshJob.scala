@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.Dataset
 import org.apache.spark.sql.ivm.source.SignedRows
-import org.apache.spark.sql.ivm.state.{Commit, Faults, FileRecord, PartitionRecord}
+import org.apache.spark.sql.ivm.state.{Commit, Faults, FileRecord, IvmConf, PartitionRecord}
 import org.apache.spark.sql.types.{LongType, StringType}
 
 /** The one Spark job of a refresh: rows of the sources → wire of each block → `maintain`, block after block → summaries. */
@@ -57,6 +57,7 @@ private[execution] class RefreshJob(runtime: ViewRuntime, watch: Stopwatch) {
         spec.put("attempt", attempt)
         spec.put("build", build)
         spec.put("checkpointRatio", CheckpointRatio)
+        IvmConf.checkpointMinimum(runtime.spark).foreach(spec.put("checkpointMinimum", _))
         val again = spec.putArray("resync")
         block.inputs.filter(_.source.exists(resync)).foreach(i => again.add(i.atom))
         val names = spec.putObject("sources")

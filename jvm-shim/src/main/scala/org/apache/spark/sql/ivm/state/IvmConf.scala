@@ -15,6 +15,9 @@ object IvmConf {
   val RetentionVersions = "spark.sql.ivm.retention.versions"
   val RetentionMinAge = "spark.sql.ivm.retention.minAge"
 
+  /** Bytes of change files below which no checkpoint is written. */
+  val CheckpointMinimum = "spark.sql.ivm.checkpoint.minBytes"
+
   val DefaultRetentionVersions = 100
   val DefaultRetentionMinAge = "1h"
 
@@ -26,6 +29,9 @@ object IvmConf {
   /** Number of state partitions asked for; None leaves it to the planner. */
   def statePartitions(spark: SparkSession): Option[Int] =
     spark.conf.getOption(StatePartitions).map(text => positive(StatePartitions, text))
+
+  def checkpointMinimum(spark: SparkSession): Option[Int] =
+    spark.conf.getOption(CheckpointMinimum).map(text => positive(CheckpointMinimum, text))
 
   def retention(spark: SparkSession): Retention = Retention(
     spark.conf.getOption(RetentionVersions).fold(DefaultRetentionVersions)(positive(RetentionVersions, _)),
