@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark.ways import bare_environment, launch, said, settings, spark_home
+from tests.spark.ways import (
+    APPLICATION,
+    as_arguments,
+    assert_right,
+    bare_environment,
+    environment,
+    free_port,
+    launch,
+    packages_of,
+    said,
+    settings,
+    spark_home,
+    tool,
+    wait_for,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -160,3 +178,61 @@ told["refreshed"] = refreshed()
     assert "Traceback" not in told["text"]
     assert (told["views"], told["left"]) == (0, [])
     assert told["refreshed"] == [1, "incremental", True]
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A master and two workers on this machine; the master's address."""
+    directory = tmp_path_factory.mktemp("standalone")
+    home = spark_home(directory)
+    inside = environment(SPARK_HOME=home, SPARK_LOCAL_IP="127.0.0.1", PYTHONPATH="")
+    port = free_port()
+    address = f"spark://127.0.0.1:{port}"
+    place = ["--host", "127.0.0.1", "--webui-port", "0"]
+    commands = [["master.Master", *place, "--port", str(port)]]
+    for n in range(2):
+        own = ["--work-dir", str(directory / f"work{n}"), "--cores", "1", "--memory", "1g"]
+        commands.append(["worker.Worker", *place, *own, address])
+    processes = []
+    for name, *arguments in commands:
+        with (directory / f"{len(processes)}.log").open("w") as log:
+            command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments]
+            processes.append(subprocess.Popen(command, env=inside, stdout=log, stderr=log))
+    try:
+        wait_for(port, processes[0])
+        yield address
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            process.wait(timeout=30)
+
+
+def submit(standalone: str, directory: Path, *arguments: str, python: str, **conf: str) -> None:
+    """The README's command line, from a driver whose own Python has the package."""
+    (directory / "app.py").write_text(APPLICATION)
+    options = as_arguments(
+        directory, standalone, **{"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": "", **conf}
+    )
+    done = launch(
+        [tool("spark-submit"), *options, *arguments, "app.py"],
+        directory,
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=python,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    )
+    assert_right(done)
+
+
+def test_spark_submit_with_the_wheel(standalone: str, wheel: Path, tmp_path: Path) -> None:
+    python = str(bare_environment(tmp_path / "bare", "--without-pip"))
+    submit(standalone, tmp_path, "--py-files", str(wheel), python=python)
+
+
+def test_spark_submit_with_an_environment(standalone: str, wheel: Path, tmp_path: Path) -> None:
+    """Its interpreter exists on executors only; the driver plans with its own."""
+    bare_environment(tmp_path / "packed", "--without-pip")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(packages_of(tmp_path / "packed"))
+    archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", tmp_path / "packed")
+    submit(standalone, tmp_path, "--archives", f"{archive}#environment", python="./environment/bin/python")

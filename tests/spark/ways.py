@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 import pyspark
@@ -101,3 +103,23 @@ def spark_home(directory: Path) -> str:
     for name in ("bin", "jars"):
         (home / name).symlink_to(Path(pyspark.__file__).parent / name)
     return str(home)
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def wait_for(port: int, server: subprocess.Popen[str], seconds: int = 120) -> None:
+    """Until somebody listens there. The server's own end is a failure."""
+    end = time.monotonic() + seconds
+    while True:
+        assert server.poll() is None, f"the server ended with {server.returncode}"
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            assert time.monotonic() < end, f"nobody listens on port {port} after {seconds} s"
+            time.sleep(0.2)
