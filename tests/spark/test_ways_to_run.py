@@ -98,6 +98,40 @@ def test_connect_in_this_process(tmp_path: Path) -> None:
     assert_right(launch([sys.executable, "app.py"], tmp_path))
 
 
+#: What a notebook does with a cell, as often as it likes; the output of the last expression is shown.
+CELLS = f"""
+import pyspark_ivm
+from pyspark.sql import SparkSession
+spark = pyspark_ivm.configure(SparkSession.builder.master("local[2]").config(map=SETTINGS)).getOrCreate()
+for statement in {STATEMENTS!r}: spark.sql(statement)
+
+spark.sql({REFRESH!r}).show()
+spark.sql({READ!r}).toPandas()
+try: spark.sql("CACHE TABLE sums")
+except Exception as error: print(error.getCondition())
+
+spark.sql("EXPLAIN REFRESH INCREMENTAL VIEW sums").show(truncate=False)
+"""
+
+
+@pytest.mark.slow
+def test_notebook(run_python: Run, tmp_path: Path) -> None:
+    """Spark's own logging as it comes: nothing of ours is written beside the cells' output, not even after an error."""
+    plain = {key: value for key, value in settings(tmp_path).items() if "JavaOptions" not in key}
+    done = run_python(
+        f"""
+from code import InteractiveConsole
+
+console = InteractiveConsole({{"SETTINGS": {plain!r}}})
+for line in {CELLS!r}.splitlines():
+    console.push(line)
+"""
+    )
+    assert_right(done)
+    assert "IVM_STATEMENT_NOT_ALLOWED" in done.stdout, done.stdout
+    assert not [line for line in done.stderr.splitlines() if "ivm" in line.lower() or "Traceback" in line], done.stderr
+
+
 @pytest.mark.slow
 def test_second_session_of_a_process(run_python: Run, tmp_path: Path) -> None:
     """A plain session first: refused while it runs, and after `stop()` the same JVM takes the extension."""
