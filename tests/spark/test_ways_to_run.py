@@ -22,6 +22,7 @@ from tests.spark.ways import (
     bare_environment,
     launch,
     packages_of,
+    said,
     settings,
     tool,
 )
@@ -155,6 +156,50 @@ pyspark_ivm.configure(builder).getOrCreate()
     )
     assert_right(done)
     assert "refused IVM_SESSION_ALREADY_STARTED\nrefused IVM_JVM_SHIM_NOT_LOADED\n" in done.stdout
+
+
+@pytest.mark.slow
+def test_pythons_without_the_package(tmp_path: Path) -> None:
+    """A view that is there already, then workers and at last the driver's planner run by a Python that lacks it."""
+    bare, ours = (bare_environment(tmp_path / name, "--without-pip") for name in ("bare", "ours"))
+    (packages_of(tmp_path / "ours") / "tree.pth").write_text(str(ROOT))
+    (tmp_path / "app.py").write_text(
+        f"""
+import pyspark_ivm
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+VIEW = {STATEMENTS[2]!r}
+
+
+def run(workers, driver, *statements):
+    conf = {{**{settings(tmp_path)!r}, "spark.pyspark.python": workers, "spark.pyspark.driver.python": driver}}
+    spark = pyspark_ivm.configure(SparkSession.builder.master("local[2]").config(map=conf)).getOrCreate()
+    for statement in statements:
+        try:
+            print("rows", len(spark.sql(statement).collect()))
+        except PySparkException as error:
+            print(error.getCondition(), error)
+    spark.stop()
+
+
+PATH = {str(tmp_path / "base")!r}
+TABLE = f"CREATE TABLE base (k INT, x BIGINT) USING parquet LOCATION '{{PATH}}'"
+bare, ours = {str(bare)!r}, {str(ours)!r}
+run(ours, ours, TABLE, "INSERT INTO base VALUES (1, 10), (2, 20)", VIEW)
+run(bare, ours, TABLE, VIEW, "SELECT * FROM sums")
+run(bare, bare, TABLE, "EXPLAIN " + VIEW.replace("sums", "others"))
+"""
+    )
+    done = launch([str(ours), "app.py"], tmp_path, str(ours), PYTHONPATH="")
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["rows"] * 5 + [
+        "IVM_PACKAGE_MISSING",
+        "rows",
+        "IVM_PACKAGE_MISSING",
+    ], said(done)
+    assert f"The Python of the executors ({bare}) cannot load pyspark_ivm: ModuleNotFoundError" in lines[5]
+    assert f"The Python of the driver ({bare}) cannot load pyspark_ivm: ModuleNotFoundError" in lines[7]
 
 
 def test_extension_named_but_jar_missing(run_python: Run, tmp_path: Path) -> None:
