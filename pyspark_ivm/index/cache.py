@@ -80,7 +80,7 @@ def _cache_archived(path: Path) -> None:
     gives them another place in every application. The directory's name says which sources its content is of."""
     from numba.core import caching
 
-    class Archived(caching._CacheLocator):  # type: ignore[misc]
+    class Archived(caching._CacheLocator):
         def __init__(self, function: Any) -> None:
             self.line = str(function.__code__.co_firstlineno)
 

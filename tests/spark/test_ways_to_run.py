@@ -126,7 +126,8 @@ from code import InteractiveConsole
 console = InteractiveConsole({{"SETTINGS": {plain!r}}})
 for line in {CELLS!r}.splitlines():
     console.push(line)
-"""
+""",
+        PYSPARK_DRIVER_PYTHON="jupyter",  # how `pyspark` is told to start one
     )
     assert_right(done)
     assert "IVM_STATEMENT_NOT_ALLOWED" in done.stdout, done.stdout
