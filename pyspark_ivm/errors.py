@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from functools import cache
-from pathlib import Path
 
 
 @cache
 def conditions() -> dict[str, dict[str, str]]:
     """Error conditions and reason codes; the JVM side reads the same file from its jar."""
-    loaded: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("conditions.json").read_text("utf-8"))
+    text = pkgutil.get_data("pyspark_ivm", "conditions.json")  # the package may be a zip: a wheel in --py-files
+    loaded: dict[str, dict[str, str]] = json.loads(text or b"{}")
     return loaded
 
 

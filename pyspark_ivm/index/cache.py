@@ -7,6 +7,7 @@ compiles while the others wait at a file lock, then load.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import os
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 KERNEL_MODULES = ("limbs", "kernels", "chains", "vectors", "strings")
 
@@ -38,6 +40,7 @@ def _candidates() -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / f"pyspark-ivm-{user}"
 
 
+@functools.cache
 def _sources() -> str:
     """Digest of the kernels' source. numba compares each file alone, but kernels inline functions of other files."""
     digest = hashlib.sha256()
@@ -66,7 +69,35 @@ def prepare() -> Path:
         import numba
 
         numba.config.CACHE_DIR = str(path)
+    if not Path(__file__).exists():
+        _cache_archived(path)
     return path
+
+
+@functools.cache
+def _cache_archived(path: Path) -> None:
+    """numba caches nothing for sources inside a wheel, and for each place of a zip anew; Spark unpacks neither, and
+    gives them another place in every application. The directory's name says which sources its content is of."""
+    from numba.core import caching
+
+    class Archived(caching._CacheLocator):
+        def __init__(self, function: Any) -> None:
+            self.line = str(function.__code__.co_firstlineno)
+
+        @classmethod
+        def from_function(cls, function: Any, file: str) -> Archived | None:
+            return cls(function) if Path(file).parent == Path(__file__).parent else None
+
+        def get_cache_path(self) -> str:
+            return str(path)
+
+        def get_source_stamp(self) -> str:
+            return _sources()
+
+        def get_disambiguator(self) -> str:
+            return self.line
+
+    caching.CacheImpl._locator_classes = [Archived, *caching.CacheImpl._locator_classes]
 
 
 @contextlib.contextmanager

@@ -6,16 +6,16 @@ The sentences live in ``pyspark_ivm/conditions.json``, which the JVM side reads 
 from __future__ import annotations
 
 import json
+import pkgutil
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 
 @cache
 def conditions() -> dict[str, dict[str, Any]]:
-    return json.loads((Path(__file__).parent.parent / "conditions.json").read_text(encoding="utf-8"))
+    return json.loads(pkgutil.get_data("pyspark_ivm", "conditions.json") or b"{}")
 
 
 def _fill(text: str, parameters: dict[str, str]) -> str:

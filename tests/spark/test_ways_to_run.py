@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import zipfile
@@ -12,67 +11,23 @@ from pathlib import Path
 import pytest
 
 import pyspark_ivm
-from pyspark_ivm.session import quiet_log4j2
+from tests.conftest import ROOT
+from tests.spark.ways import (
+    APPLICATION,
+    READ,
+    REFRESH,
+    STATEMENTS,
+    as_arguments,
+    assert_right,
+    bare_environment,
+    launch,
+    packages_of,
+    said,
+    settings,
+    tool,
+)
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-#: The same story in every way to run; the last SELECT must print 1 → 15, 2 → 20.
-STATEMENTS = [
-    "CREATE TABLE base (k INT, x BIGINT) USING parquet",
-    "INSERT INTO base VALUES (1, 10), (2, 20)",
-    "CREATE INCREMENTAL VIEW sums REFRESH ON DEMAND AS SELECT k, SUM(x) AS s FROM base GROUP BY k",
-    "INSERT INTO base VALUES (1, 5)",
-]
-REFRESH = "REFRESH INCREMENTAL VIEW sums"
-READ = "SELECT concat(k, '->', s) AS answer FROM sums ORDER BY k"
-
-APPLICATION = f"""
-from pyspark.sql import SparkSession
-
-spark = SparkSession.builder.getOrCreate()
-for statement in {STATEMENTS!r}:
-    spark.sql(statement)
-print("kind", spark.sql({REFRESH!r}).first()["kind"])
-print("answer", *[row[0] for row in spark.sql({READ!r}).collect()])
-"""
-
-
-def settings(scratch: Path) -> dict[str, str]:
-    return {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet_log4j2().as_uri()}",
-    }
-
-
-def tool(name: str) -> str:
-    """One of pyspark's own scripts, which pip puts beside the interpreter."""
-    return str(Path(sys.executable).parent / name)
-
-
-def as_arguments(scratch: Path) -> list[str]:
-    """The command line of the README, and what keeps a test small."""
-    conf = {"spark.sql.extensions": pyspark_ivm.EXTENSION, **settings(scratch)}
-    pairs = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    return ["--master", "local[2]", "--jars", pyspark_ivm.jar_path(), *pairs]
-
-
-def launch(
-    command: list[str], scratch: Path, python: str = sys.executable, **more: str
-) -> subprocess.CompletedProcess[str]:
-    path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, **more}
-    return subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True, timeout=300)
-
-
-def assert_right(done: subprocess.CompletedProcess[str]) -> None:
-    said = f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    assert done.returncode == 0, said
-    assert "1->15" in done.stdout and "2->20" in done.stdout, said
-    assert "incremental" in done.stdout, said
 
 
 def test_readme_example(tmp_path: Path) -> None:
@@ -107,27 +62,12 @@ def test_spark_sql_shell(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
+def test_wheel_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     """`pip install` of the wheel into an environment of its own; the big dependencies come from this one."""
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(ROOT)]
-    built = subprocess.run(build, capture_output=True, text=True, timeout=300)
-    assert built.returncode == 0, built.stdout[-3000:] + built.stderr[-3000:]
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as file:
         assert {"pyspark_ivm/jars/pyspark-ivm.jar", "pyspark_ivm/conditions.json"} <= set(file.namelist())
-
     venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=120)
-    python = venv / "bin" / "python"
-    place = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
-    ours, theirs = (
-        Path(subprocess.run([str(p), "-c", place], capture_output=True, text=True, check=True).stdout.strip())
-        for p in (sys.executable, python)
-    )
-    # Everything this environment has, by path, except ourselves: a .pth file of this one would bring the source tree.
-    for entry in ours.iterdir():
-        if not (entry.suffix == ".pth" or "pyspark_ivm" in entry.name or (theirs / entry.name).exists()):
-            (theirs / entry.name).symlink_to(entry)
+    python = bare_environment(venv)
     install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(install, check=True, timeout=120)
 
@@ -139,7 +79,7 @@ def test_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     )
     done = launch([str(python), "app.py"], tmp_path, str(python), PYTHONPATH="")
     assert_right(done)
-    assert f"home {theirs}" in done.stdout, done.stdout
+    assert f"home {packages_of(venv)}" in done.stdout, done.stdout
     command = subprocess.run([str(venv / "bin" / "pyspark-ivm"), "jar"], capture_output=True, text=True, check=True)
     assert Path(command.stdout.strip()).is_file()
 
@@ -157,6 +97,41 @@ def test_connect_in_this_process(tmp_path: Path) -> None:
         + "\nfrom pyspark_ivm import api\nprint(api.describe(spark, 'sums')['strategy'])\n"
     )
     assert_right(launch([sys.executable, "app.py"], tmp_path))
+
+
+#: What a notebook does with a cell, as often as it likes; the output of the last expression is shown.
+CELLS = f"""
+import pyspark_ivm
+from pyspark.sql import SparkSession
+spark = pyspark_ivm.configure(SparkSession.builder.master("local[2]").config(map=SETTINGS)).getOrCreate()
+for statement in {STATEMENTS!r}: spark.sql(statement)
+
+spark.sql({REFRESH!r}).show()
+spark.sql({READ!r}).toPandas()
+try: spark.sql("CACHE TABLE sums")
+except Exception as error: print(error.getCondition())
+
+spark.sql("EXPLAIN REFRESH INCREMENTAL VIEW sums").show(truncate=False)
+"""
+
+
+@pytest.mark.slow
+def test_notebook(run_python: Run, tmp_path: Path) -> None:
+    """Spark's own logging as it comes: nothing of ours is written beside the cells' output, not even after an error."""
+    plain = {key: value for key, value in settings(tmp_path).items() if "JavaOptions" not in key}
+    done = run_python(
+        f"""
+from code import InteractiveConsole
+
+console = InteractiveConsole({{"SETTINGS": {plain!r}}})
+for line in {CELLS!r}.splitlines():
+    console.push(line)
+""",
+        PYSPARK_DRIVER_PYTHON="jupyter",  # how `pyspark` is told to start one
+    )
+    assert_right(done)
+    assert "IVM_STATEMENT_NOT_ALLOWED" in done.stdout, done.stdout
+    assert not [line for line in done.stderr.splitlines() if "ivm" in line.lower() or "Traceback" in line], done.stderr
 
 
 @pytest.mark.slow
@@ -182,6 +157,50 @@ pyspark_ivm.configure(builder).getOrCreate()
     )
     assert_right(done)
     assert "refused IVM_SESSION_ALREADY_STARTED\nrefused IVM_JVM_SHIM_NOT_LOADED\n" in done.stdout
+
+
+@pytest.mark.slow
+def test_pythons_without_the_package(tmp_path: Path) -> None:
+    """A view that is there already, then workers and at last the driver's planner run by a Python that lacks it."""
+    bare, ours = (bare_environment(tmp_path / name, "--without-pip") for name in ("bare", "ours"))
+    (packages_of(tmp_path / "ours") / "tree.pth").write_text(str(ROOT))
+    (tmp_path / "app.py").write_text(
+        f"""
+import pyspark_ivm
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+VIEW = {STATEMENTS[2]!r}
+
+
+def run(workers, driver, *statements):
+    conf = {{**{settings(tmp_path)!r}, "spark.pyspark.python": workers, "spark.pyspark.driver.python": driver}}
+    spark = pyspark_ivm.configure(SparkSession.builder.master("local[2]").config(map=conf)).getOrCreate()
+    for statement in statements:
+        try:
+            print("rows", len(spark.sql(statement).collect()))
+        except PySparkException as error:
+            print(error.getCondition(), error)
+    spark.stop()
+
+
+PATH = {str(tmp_path / "base")!r}
+TABLE = f"CREATE TABLE base (k INT, x BIGINT) USING parquet LOCATION '{{PATH}}'"
+bare, ours = {str(bare)!r}, {str(ours)!r}
+run(ours, ours, TABLE, "INSERT INTO base VALUES (1, 10), (2, 20)", VIEW)
+run(bare, ours, TABLE, VIEW, "SELECT * FROM sums")
+run(bare, bare, TABLE, "EXPLAIN " + VIEW.replace("sums", "others"))
+"""
+    )
+    done = launch([str(ours), "app.py"], tmp_path, str(ours), PYTHONPATH="")
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["rows"] * 5 + [
+        "IVM_PACKAGE_MISSING",
+        "rows",
+        "IVM_PACKAGE_MISSING",
+    ], said(done)
+    assert f"The Python of the executors ({bare}) cannot load pyspark_ivm: ModuleNotFoundError" in lines[5]
+    assert f"The Python of the driver ({bare}) cannot load pyspark_ivm: ModuleNotFoundError" in lines[7]
 
 
 def test_extension_named_but_jar_missing(run_python: Run, tmp_path: Path) -> None:

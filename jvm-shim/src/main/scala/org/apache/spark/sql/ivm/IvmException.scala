@@ -43,6 +43,15 @@ class IvmException(
 }
 
 object IvmException {
+  private val MaxCauses = 32
+
+  /** A failure and what caused it. */
+  def causes(failure: Throwable): Iterator[Throwable] =
+    Iterator.iterate(failure)(_.getCause).takeWhile(_ != null).take(MaxCauses)
+
+  /** What a failed task said is only found in texts. */
+  def texts(failure: Throwable): Iterator[String] = causes(failure).flatMap(e => Option(e.getMessage))
+
   private def text(condition: String, parameters: Map[String, String]): String = {
     val way = Conditions.wayOut(condition, parameters)
     s"[$condition] ${Conditions.sentence(condition, parameters)}" +

@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.types._
 
 /** The block's output at one version, as the wire delivers it: `o0…` (words or bytes), then the limbs `c0_0…`.
@@ -74,9 +75,12 @@ object BlockScan {
     limit.fold(spec.putNull("limit"))(n => spec.put("limit", n))
     val merge = scan.block.partials && scan.partitions > 1
     val output = wanted.map(_._1) ++ (if (withChannels) channels else Nil)
-    val tasks = LocalRelation(
+    val homes = Homes.ofPartitions(SparkSession.active.sparkContext, scan.spec.get("directory").asText, scan.partitions)
+    val list = LocalRelation(
       Seq("p", "split", "splits").map(AttributeReference(_, IntegerType, nullable = false)()),
-      for (p <- 0 until scan.partitions; s <- 0 until scan.splits) yield InternalRow(p, s, scan.splits))
+      for ((p, _) <- homes; s <- 0 until scan.splits) yield InternalRow(p, s, scan.splits))
+    // The first split of a partition goes to its home; the others would only wait there.
+    val tasks = AtHome.of(homes.flatMap { case (_, home) => home +: Seq.fill(scan.splits - 1)("") }, list)
     // Spark deals a local list out to as many tasks as there are cores: no shuffle. A task may get several (partition, split).
     if (!merge) PythonCalls.enumerate("enumerate_block", spec.toString, output, tasks)
     else {

@@ -230,7 +230,7 @@ object Engine {
   /** Errors of ours that a task raised arrive wrapped in Spark's. */
   private def typed[T](work: => T): T =
     try work
-    catch { case NonFatal(e) => throw WeightError.in(e).getOrElse(e) }
+    catch { case NonFatal(e) => throw WeightError.in(e).orElse(MissingPackage.in(e)).getOrElse(e) }
 
   private def touched(estimates: String): String =
     """"touched":\s*(\d+)""".r.findFirstMatchIn(estimates).fold("")(_.group(1))

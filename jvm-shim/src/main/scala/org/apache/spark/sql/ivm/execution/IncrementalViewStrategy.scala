@@ -29,6 +29,7 @@ object IncrementalViewStrategy extends SparkStrategy {
       planLater(Project(projects, filtered)) :: Nil
 
     case Enumerate(function, output, child) => EnumerateExec(function, output, planLater(child)) :: Nil
+    case AtHome(homes, child) => AtHomeExec(homes, planLater(child)) :: Nil
     case CountRows(counter, child) => CountRowsExec(counter, planLater(child)) :: Nil
     case WatchRead(read, child) => WatchReadExec(read, planLater(child)) :: Nil
     case _ => Nil

@@ -71,7 +71,9 @@ private[execution] class RefreshJob(runtime: ViewRuntime, watch: Stopwatch) {
           if (!block.deltas) Seq(summaryColumn)
           else AttributeReference("w", LongType)() +:
             block.outputKinds.zipWithIndex.map { case (k, i) => AttributeReference(s"o$i", Wire.slotType(k))() } :+ summaryColumn
-        val maintained = PythonCalls.mapInArrow("maintain", spec.toString, columns, input.gather(parts, wakeAll = own.exists(resync)))
+        val gathered = input.gather(parts, wakeAll = own.exists(resync))
+        val homes = Homes.ofTasks(session.sparkContext, spec.get("directory").asText, partitions)
+        val maintained = PythonCalls.mapInArrow("maintain", spec.toString, columns, AtHome.of(homes, gathered))
         outputs(block.id) = maintained
         loose(block.id) = maintained
       }

@@ -59,6 +59,7 @@ case class RenewedReadExec(child: SparkPlan) extends UnaryExecNode {
       case NonFatal(e) if StateDamage.in(e).isDefined && own.isDefined =>
         StateDamage.in(e).get.mend(session, Pins.viewsOf(own.get))
         execute(renewed(own.get))
+      case NonFatal(e) => throw MissingPackage.in(e).getOrElse(e)
     }
 
   /** Spark calls this before each action on a DataFrame: the moment to forget the RDD of the last one. */

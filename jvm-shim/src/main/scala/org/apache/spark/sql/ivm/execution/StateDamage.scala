@@ -20,9 +20,7 @@ private[execution] case class StateDamage(file: String, detail: String) {
 
 private[execution] object StateDamage {
   private val Said = """StateDamaged: (.+?): (.+)""".r.unanchored
-  private val MaxCauses = 32
 
   def in(failure: Throwable): Option[StateDamage] =
-    Iterator.iterate(failure)(_.getCause).takeWhile(_ != null).take(MaxCauses)
-      .flatMap(e => Option(e.getMessage)).collectFirst { case Said(file, detail) => StateDamage(file, detail.trim) }
+    IvmException.texts(failure).collectFirst { case Said(file, detail) => StateDamage(file, detail.trim) }
 }

@@ -87,7 +87,5 @@ class WeightError(val error: IvmException) extends RuntimeException(error.getMes
 object WeightError {
   /** The typed error inside whatever a failed job threw. */
   def in(failure: Throwable): Option[IvmException] =
-    Iterator.iterate(failure)(_.getCause).takeWhile(_ != null).take(MaxCauses).collectFirst { case w: WeightError => w.error }
-
-  private val MaxCauses = 32
+    IvmException.causes(failure).collectFirst { case w: WeightError => w.error }
 }
