@@ -34,7 +34,8 @@ private[source] object DeltaPin {
 }
 
 /** Law: rows(to) − rows(from) = Σ added files − Σ removed files over the commits in (from, to], and for a commit that
-  * wrote change files, the rows of these with their own signs.
+  * wrote change files, the rows of these with their own signs. A file that was v and is w, deletion vectors of the same file,
+  * changes by its rows in v \ w (+1) and in w \ v (−1).
   *
   * Actions with dataChange=false (OPTIMIZE) move rows between files and change none. Looking for news costs two `stat`s.
   */
@@ -156,12 +157,12 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
     val withFeed = FileChanges(range, feed)
     // A change feed whose files were vacuumed: the data files may still be there.
     val (net, usesFeed) =
-      if (feed && withFeed.changeFiles.exists(!commits.dataFileExists(_))) (FileChanges(range, feed = false), false)
+      if (feed && withFeed.changeFiles.exists(!commits.filesExist(_))) (FileChanges(range, feed = false), false)
       else (withFeed, feed)
     val involved = net.added ++ net.removed ++ net.changeFiles
     if (involved.isEmpty) Changes.None
     else if (net.removed.exists(!_.readable)) resync("RESYNC_HISTORY_LOST", "removed files are recorded without their size")
-    else if (net.mayBeGone.exists(!commits.dataFileExists(_))) resync("RESYNC_HISTORY_LOST", "removed files were vacuumed")
+    else if (net.mayBeGone.exists(!commits.filesExist(_))) resync("RESYNC_HISTORY_LOST", "removed files were vacuumed")
     else {
       val plain = !mapped && involved.forall(_.deletionVector.isEmpty) && delta.files.isDefined &&
         now.tableId == delta.metadataAtAnalysis.id
@@ -193,8 +194,17 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
         val frame = DeltaTable.rows(spark, path, version, files.map(_.asAdd))
         SourceRows.aligned(spark, table, frame.queryExecution.analyzed, delta.output, weight)
       }
+    // Delta's change reader adds columns: a table that has such a name itself is read the long way.
+    val kept = if (delta.output.exists(c => DeltaSource.ChangeColumns(c.name.toLowerCase))) Nil else net.remarked
+    val remarked =
+      if (kept.isEmpty) Nil
+      else DeltaTable.remarked(spark, path, version, kept.map { case (was, is) => is.path -> (was.asRemove, is.asAdd) }.toMap)
+    val stay = kept.map(_._2.path).toSet
+    def others(files: Seq[DeltaFile]): Seq[DeltaFile] = files.filterNot(f => stay(f.path))
     SourceRows.union(
-      delta.output.size, part(net.added, None).toSeq ++ part(net.removed, Some(Literal(-1L))))
+      delta.output.size,
+      part(others(net.added), None).toSeq ++ part(others(net.removed), Some(Literal(-1L))) ++
+        remarked.map(frame => signedByType(frame.queryExecution.analyzed)))
   }
 
   /** Plain Parquet files: read them ourselves, without Delta's snapshot and its jobs. */
@@ -228,6 +238,9 @@ private[source] object DeltaSource {
   /** Commits kept in memory between `current` and `changes`; further ones are read again. */
   val MaxRecentCommits = 100
 
+  /** The columns of Delta's change feed. */
+  private val ChangeColumns = Set("_change_type", "_commit_version", "_commit_timestamp")
+
   private val PhysicalName = "delta.columnMapping.physicalName"
 
   private def physicalName(field: StructField): String =
@@ -240,12 +253,16 @@ private[source] object DeltaSource {
 private[source] case class FileChanges(
     added: Seq[DeltaFile], removed: Seq[DeltaFile], changeFiles: Seq[DeltaFile], mayBeGone: Seq[DeltaFile]) {
 
-  /** A file that was both added and removed is the same file under another deletion vector. */
+  /** Files that stay under another deletion vector: as they were, and as they are. */
+  lazy val remarked: Seq[(DeltaFile, DeltaFile)] = {
+    val before = removed.map(f => f.path -> f).toMap
+    added.flatMap(now => before.get(now.path).map(_ -> now))
+  }
+
   def estimatedRows(bytesARow: Long): Long = {
-    val (before, after) = (removed.map(f => f.path -> f).toMap, added.map(f => f.path -> f).toMap)
-    val both = before.keySet & after.keySet
-    val deleted = both.toSeq.map(path => math.abs(after(path).deletedRows - before(path).deletedRows)).sum
-    deleted + ((added ++ removed).filterNot(f => both(f.path)) ++ changeFiles).map(_.size).sum / bytesARow
+    val marked = remarked.map { case (was, is) => math.abs(is.deletedRows - was.deletedRows) }.sum
+    val same = remarked.map(_._2.path).toSet
+    marked + ((added ++ removed).filterNot(f => same(f.path)) ++ changeFiles).map(_.size).sum / bytesARow
   }
 }
 
