@@ -154,11 +154,9 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
     if (!metadatas.forall(sameColumns)) return resync("RESYNC_HISTORY_LOST", "its columns were dropped, renamed or retyped in between")
     val feed = old.changeFeed && metadatas.forall(_.changeFeed)
     val mapped = old.columnMapping || metadatas.exists(_.columnMapping)
-    val withFeed = FileChanges(range, feed)
     // A change feed whose files were vacuumed: the data files may still be there.
-    val (net, usesFeed) =
-      if (feed && withFeed.changeFiles.exists(!commits.filesExist(_))) (FileChanges(range, feed = false), false)
-      else (withFeed, feed)
+    val withFeed = if (feed) FileChanges.withFeed(range).filter(_.changeFiles.forall(commits.filesExist)) else None
+    val (net, usesFeed) = (withFeed.getOrElse(FileChanges(range)), withFeed.isDefined)
     val involved = net.added ++ net.removed ++ net.changeFiles
     if (involved.isEmpty) Changes.None
     else if (net.removed.exists(!_.readable)) resync("RESYNC_HISTORY_LOST", "removed files are recorded without their size")
@@ -267,16 +265,46 @@ private[source] case class FileChanges(
 }
 
 private[source] object FileChanges {
-  def apply(range: Seq[DeltaCommit], feed: Boolean): FileChanges = {
-    val (typed, plain) = range.partition(c => feed && c.changeFiles.nonEmpty)
-    val adds = plain.flatMap(_.adds).filter(_.dataChange)
-    val removes = plain.flatMap(_.removes).filter(_.dataChange)
+  /** Of two ways to the same sum the one that reads less. OPTIMIZE alone is nothing to the first; OPTIMIZE and a RESTORE of what was
+    * before it are nothing to the second.
+    */
+  def apply(range: Seq[DeltaCommit]): FileChanges =
+    (balance(range).toSeq :+ difference(range)).minBy(_.estimatedRows(bytesARow = 1))
+
+  /** Σ adds − Σ removes of the commits without change files, and the change files of the others; None if there are none to use. */
+  def withFeed(range: Seq[DeltaCommit]): Option[FileChanges] = {
+    val (typed, plain) = range.partition(_.changeFiles.nonEmpty)
+    balance(plain).map(net => of(range, net.added, net.removed).copy(changeFiles = typed.flatMap(_.changeFiles)))
+  }
+
+  /** Σ adds − Σ removes over the actions that change rows. None where a file counts twice or stands under two deletion vectors: its
+    * rows were moved elsewhere in between by actions that change none, and then it came back.
+    */
+  private def balance(range: Seq[DeltaCommit]): Option[FileChanges] = {
+    val adds = range.flatMap(_.adds).filter(_.dataChange)
+    val removes = range.flatMap(_.removes).filter(_.dataChange)
     // +1 and −1 on the same file cancel: added and removed within the range.
-    val balance = (adds.map(_ -> 1) ++ removes.map(_ -> -1)).groupMapReduce(_._1.key)(_._2)(_ + _)
-    def surplus(files: Seq[DeltaFile], sign: Int): Seq[DeltaFile] =
-      files.distinctBy(_.key).filter(f => balance(f.key).sign == sign)
+    val sums = (adds.map(_ -> 1) ++ removes.map(_ -> -1)).groupMapReduce(_._1.key)(_._2)(_ + _)
+    def surplus(files: Seq[DeltaFile], sign: Int): Seq[DeltaFile] = files.distinctBy(_.key).filter(f => sums(f.key).sign == sign)
     val (added, removed) = (surplus(adds, 1), surplus(removes, -1))
+    val once = sums.values.forall(math.abs(_) <= 1) && Seq(added, removed).forall(files => files.distinctBy(_.path).size == files.size)
+    Option.when(once)(of(range, added, removed))
+  }
+
+  /** Files at the end − files at the beginning: the first and the last action on a file say whether it was and is there. */
+  private def difference(range: Seq[DeltaCommit]): FileChanges = {
+    val actions = range.flatMap { commit =>
+      // Files that are there already are added again for new statistics or tags.
+      val adds = if (commit.removes.isEmpty) commit.adds.filter(_.dataChange) else commit.adds
+      commit.removes.map(_ -> false) ++ adds.map(_ -> true)
+    }.groupBy(_._1.key).values.toSeq
+    def always(present: Boolean): Seq[DeltaFile] =
+      actions.collect { case all if all.head._2 == present && all.last._2 == present => all.last._1 }
+    of(range, always(present = true), always(present = false))
+  }
+
+  private def of(range: Seq[DeltaCommit], added: Seq[DeltaFile], removed: Seq[DeltaFile]): FileChanges = {
     val dropped = range.flatMap(_.removes).map(_.path).toSet
-    FileChanges(added, removed, typed.flatMap(_.changeFiles), removed ++ added.filter(f => dropped.contains(f.path)))
+    FileChanges(added, removed, Nil, removed ++ added.filter(f => dropped.contains(f.path)))
   }
 }
