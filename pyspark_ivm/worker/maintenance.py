@@ -26,6 +26,7 @@ from pyspark_ivm.worker.wire import (
     HASH,
     WEIGHT,
     AtomEncoder,
+    PartOfLeaf,
     groups,
     output_array,
     output_field,
@@ -113,6 +114,7 @@ class PartitionTask:
         self.spec, self.layout, self.partition = spec, layout, partition
         self.build: bool = bool(spec.get("build"))
         self.resync = set(spec.get("resync") or ())
+        self.within: dict[str, dict[str, Any]] = spec.get("within") or {}
         self.replicated = set(spec.get("replicated") or ())
         self.sources: dict[str, list[int]] = spec.get("sources") or {}
         self.source_of = {a: s for s, atoms in self.sources.items() for a in atoms}
@@ -219,12 +221,17 @@ class PartitionTask:
         return deltas, resynced
 
     def _subtract_held(self, atom: int, bag: HashRelation) -> None:
-        """The batch is the atom's whole content: what changes is its difference from what the leaf holds."""
+        """The batch is the atom's whole content, or that of some of its table's partitions: what changes is its difference
+        from what the leaf holds there."""
         assert self.held is not None
         leaf = self.held.state.leaf(atom)
+        within = self.within.get(str(atom))
+        part = None if within is None else PartOfLeaf(self.layout, atom, within, self.held.state.strings)
         nothing = np.zeros((CHUNK, bag.layout.words), np.int64)
-        for first in range(0, leaf.used, CHUNK):  # every held tuple gets a row in the batch
+        for first in range(0, leaf.used, CHUNK):  # every held tuple of the part gets a row in the batch
             slots = leaf.live_slots(first, min(first + CHUNK, leaf.used))
+            if part is not None:
+                slots = part.of(leaf, slots)
             bag.upsert(leaf.rows, slots, leaf.columns, nothing[: len(slots)], nothing[: len(slots)], 3)
         channel = np.arange(len(bag.layout.kinds), dtype=np.int64)
         for first in range(0, bag.used, CHUNK):

@@ -3,13 +3,15 @@ on keys."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pyspark_ivm.index.limbs import FLOAT, encode_value, finalise_floats
-from pyspark_ivm.index.relation import Layout
+from pyspark_ivm.index.relation import FIRST_FACTOR, HashRelation, Layout, identity
 from pyspark_ivm.index.strings import StringTable
 from pyspark_ivm.plan.block import BlockPlan
 from pyspark_ivm.strategies.yannakakis.layout import BlockLayout
@@ -138,6 +140,50 @@ class AtomEncoder:
                 vecs, o, int(self.relation.layout.kinds[c]), low, high, len(feature.slots) == 2, weights, flags
             )
         return keys, vecs
+
+
+class PartOfLeaf:
+    """The tuples of an atom's leaf that lie in some partitions of its table: those whose keys hold the values of one."""
+
+    def __init__(self, layout: BlockLayout, atom: int, within: dict[str, Any], strings: StringTable) -> None:
+        plan, self.places = layout.plan, []
+        at, word_of = 0, {}
+        for v, slots in zip(plan.atoms[atom].variables, plan.atoms[atom].slots, strict=True):
+            mask = at + len(slots) if plan.variables[v].nullable else -1
+            word_of.update({slot: (at + position, mask, position) for position, slot in enumerate(slots)})
+            at += plan.variables[v].words
+        columns = []
+        for slot, values in zip(within["slots"], zip(*within["values"], strict=True), strict=True):
+            self.places.append(word_of[slot])
+            nulls = np.array([value is None for value in values], np.int64)
+            if plan.wire[slot] == "bytes":  # an unknown text is -1, which no tuple holds
+                words_ = strings.intern_values([base64.b64decode(value or "") for value in values], add=False)
+            else:
+                words_ = np.array([value or 0 for value in values], np.int64)
+            columns += [np.where(nulls == 1, 0, words_), nulls]
+        self.partitions = HashRelation(len(columns), Layout.of(["count"]))
+        keys = np.ascontiguousarray(np.stack(columns, axis=1))
+        self.partitions.add(keys, np.ones((len(keys), 1), np.int64))
+
+    def of(self, leaf: HashRelation, slots: np.ndarray) -> np.ndarray:
+        columns = []
+        for word, mask, bit in self.places:
+            nulls = (leaf.rows[slots, mask] >> bit) & 1 if mask >= 0 else np.zeros(len(slots), np.int64)
+            columns += [np.where(nulls == 1, 0, leaf.rows[slots, word]), nulls]
+        keys = np.ascontiguousarray(np.stack(columns, axis=1))
+        found = np.empty((len(slots), 1), np.int64)
+        partitions = self.partitions
+        partitions.multiply_into(
+            keys,
+            identity(len(slots)),
+            partitions.columns,
+            np.zeros(1, np.int64),
+            partitions.layout,
+            found,
+            found,
+            FIRST_FACTOR,
+        )
+        return slots[found[:, 0] > 0]
 
 
 # -- out -------------------------------------------------------------------------------------------------------------

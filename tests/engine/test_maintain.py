@@ -171,6 +171,34 @@ def test_resync(make, partitions, tmp_path):
     d.check()
 
 
+@pytest.mark.parametrize("make", blocks.ALL, ids=lambda f: f.__name__)
+def test_resync_of_some_partitions(make, tmp_path):
+    """The batch is what the touched partitions hold now; what the state holds of the others stays."""
+    plan = make()
+    d, rng = driver(make, tmp_path)
+    keys = {a.id: {s for slots in a.slots for s in slots} for a in plan.atoms}
+    for source in sorted({a.source for a in plan.atoms}):
+        atoms = [a.id for a in plan.atoms if a.source == source]
+        for slot in sorted(set.intersection(*(keys[a] for a in atoms))):
+            rows = Counter({row: w for row, w in d.bags[atoms[0]].items() if w})
+            values = sorted({row[slot] for row in rows}, key=repr)
+            touched = [
+                *rng.sample(values, len(values) // 2),
+                b"never seen" if plan.wire[slot] == "bytes" else 987654321,
+            ]
+            rest = Counter({row: w for row, w in rows.items() if row[slot] not in touched})
+            now = {row: w + rng.randrange(2) for row, w in rows.items() if row[slot] in touched and rng.random() < 0.7}
+            sent = [[base64.b64encode(v).decode() if isinstance(v, bytes) else v] for v in touched]
+            within = {a: {"slots": [slot], "values": sent} for a in atoms}
+            batch = [(a, row, w) for row, w in now.items() for a in atoms]
+            (s,) = d.maintain(batch, resync=atoms, within=within, extra=[(0, -1, 0, None)])
+            for a in atoms:
+                d.bags[a].update(rest)
+            assert s["status"] == "ok"
+            d.check()
+            assert s["rowsIn"].get(source, 0) <= sum(w for row, w in rows.items() if row[slot] in touched) + len(now)
+
+
 def test_counts(tmp_path):
     d = blocks.Driver(blocks.path_rows(), tmp_path)
     e = (1, 2, None, 0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
 def bag(frame: DataFrame) -> Counter[tuple[Any, ...]]:
     return Counter(tuple("NaN" if isinstance(v, float) and v != v else v for v in row) for row in frame.collect())
+
+
+class Work(NamedTuple):
+    """What a call gave and what it cost: Spark jobs, and rows these read from files."""
+
+    result: Any
+    jobs: int
+    rows_read: int
 
 
 class Shop:
@@ -42,6 +51,19 @@ class Shop:
     def refreshed(self, view: str = "v") -> tuple[int, str, str]:
         row = self.refresh(view)
         return row.version, row.kind, row.reason
+
+    def counted(self, call: Callable[[], Any]) -> Work:
+        context, group = self.spark.sparkContext, f"counted {uuid.uuid4()}"
+        context.setJobGroup(group, "counted")
+        try:
+            result = call()
+        finally:
+            context.setJobGroup("", "")
+        scala = context._jsc.sc()
+        scala.listenerBus().waitUntilEmpty()
+        jobs = [scala.statusStore().job(i) for i in context.statusTracker().getJobIdsForGroup(group)]
+        stages = {s for job in jobs for s in map(job.stageIds().apply, range(job.stageIds().size()))}
+        return Work(result, len(jobs), sum(scala.statusStore().lastStageAttempt(s).inputRecords() for s in stages))
 
     def described(self, view: str = "v", extended: str = "") -> dict[str, str]:
         return {r.key: r.value for r in self.sql(f"DESCRIBE {extended} INCREMENTAL VIEW {view}").collect()}

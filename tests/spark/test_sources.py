@@ -295,6 +295,55 @@ def test_delta_script(spark, delta, feed, vectors, mapping):
     assert watch.step() == "unmoved"
 
 
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_deletion_vectors_give_only_the_rows_that_moved(spark, delta, mapping):
+    properties = f"{FEED['files']}, {VECTORS['vectors']}, 'delta.columnMapping.mode' = '{mapping}'"
+    spark.sql(f"CREATE TABLE {delta} (id INT, v STRING) USING delta TBLPROPERTIES ({properties})")
+    spark.sql(f"INSERT INTO {delta} SELECT /*+ COALESCE(1) */ int(id), concat('v', id) FROM range(1000)")
+    watch = Watch(spark, f"SELECT * FROM {delta}")
+    for statements, rows in (
+        (["DELETE FROM {t} WHERE id IN (3, 500, 999)"], 3),
+        (["DELETE FROM {t} WHERE id IN (4, 501)"], 2),  # another vector in place of the first
+        (["UPDATE {t} SET v = 'up' WHERE id = 7"], 2),
+        (["RESTORE TABLE {t} TO VERSION AS OF 2"], 4),  # back under the first vector
+        (["DELETE FROM {t} WHERE id = 8", "INSERT INTO {t} VALUES (8, 'again')", "DELETE FROM {t} WHERE id = 9"], 3),
+        (["RESTORE TABLE {t} TO VERSION AS OF 1"], 6),  # no vector at all
+    ):
+        for statement in statements:
+            spark.sql(statement.format(t=delta))
+        _, changes = watch.changes()
+        watch.signed(changes.rows())
+        assert watch.rows_read == rows, statements
+        assert watch.step() == "rows"
+
+
+def test_deletion_vectors_that_were_vacuumed(spark, delta):
+    retention = "'delta.deletedFileRetentionDuration' = 'interval 0 hours'"
+    spark.sql(f"CREATE TABLE {delta} (id INT) USING delta TBLPROPERTIES ({VECTORS['vectors']}, {retention})")
+    spark.sql(f"INSERT INTO {delta} SELECT /*+ COALESCE(1) */ int(id) FROM range(1000)")
+    spark.sql(f"DELETE FROM {delta} WHERE id = 4")
+    watch = Watch(spark, f"SELECT * FROM {delta}")
+    spark.sql(f"DELETE FROM {delta} WHERE id = 5")
+    vacuum(spark, delta)
+    assert watch.step() == "RESYNC_HISTORY_LOST"
+
+
+def vacuum(spark, table):
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+def test_a_column_named_like_those_of_the_change_feed(spark, delta):
+    spark.sql(f"CREATE TABLE {delta} (id INT, _change_type STRING) USING delta TBLPROPERTIES ({VECTORS['vectors']})")
+    spark.sql(f"INSERT INTO {delta} SELECT /*+ COALESCE(1) */ int(id), 'insert' FROM range(100)")
+    watch = Watch(spark, f"SELECT * FROM {delta}")
+    spark.sql(f"DELETE FROM {delta} WHERE id = 4")
+    assert watch.step() == "rows"
+
+
 def test_delta_feed_enabled_late_uses_the_files(spark, delta):
     spark.sql(f"CREATE TABLE {delta} (id INT, v INT) USING delta TBLPROPERTIES ({VECTORS['rewrite']})")
     spark.sql(f"INSERT INTO {delta} VALUES (1, 1), (2, 2)")
@@ -333,11 +382,7 @@ def test_delta_vacuumed_history(spark, delta):
     spark.sql(f"INSERT INTO {delta} SELECT int(id) FROM range(10)")
     watch = Watch(spark, f"SELECT * FROM {delta}")
     spark.sql(f"DELETE FROM {delta} WHERE id = 4")
-    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    try:
-        spark.sql(f"VACUUM {delta} RETAIN 0 HOURS")
-    finally:
-        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    vacuum(spark, delta)
     assert watch.step() == "RESYNC_HISTORY_LOST"
 
 

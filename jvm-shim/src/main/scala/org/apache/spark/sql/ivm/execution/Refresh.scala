@@ -141,7 +141,7 @@ class Refresh(runtime: ViewRuntime) {
     val changes = if (base.isEmpty) Nil else changesOf(moved)
     val sources = pinned.map { p =>
       val what = changes.find(_._1 eq p).map(_._2) match {
-        case Some(Changes.Resync(code, parameters)) => s"will be re-read and compared ($code: ${Conditions.sentence(code, parameters)})"
+        case Some(Changes.Resync(code, parameters, _)) => s"will be re-read and compared ($code: ${Conditions.sentence(code, parameters)})"
         case Some(_) => s"moved to ${p.token.fold("(no version)")(_.text)}"
         case None => "not moved"
       }
@@ -195,16 +195,16 @@ class Refresh(runtime: ViewRuntime) {
   private def apply(
       base: Commit, pinned: Seq[Pin], changes: Seq[(Pin, Changes)], start: Long, cost: Option[RefreshCost] = None): Option[RefreshReport] = {
     refuseResync(changes).foreach(throw _)
-    val resyncs = changes.collect { case (p, r: Changes.Resync) => (p, r) }
+    val resyncs: Map[String, Option[PartialResync]] = changes.collect { case (p, r: Changes.Resync) => p.ref.id -> partial(p, r) }.toMap
     val rows: Map[String, SignedRows] = changes.collect {
       case (p, Changes.Rows(r, _)) => p.ref.id -> r
-      case (p, _: Changes.Resync) => p.ref.id -> p.ref.source.snapshot(p.token)
+      case (p, _: Changes.Resync) => p.ref.id -> resyncs(p.ref.id).fold(p.ref.source.snapshot(p.token))(_.rows)
     }.toMap
     if (rows.isEmpty) {
       commit(Some(base), pinned, Work("none", "NO_CHANGES", 0L, Some(0L), base.liveErrors, base.stateBytes), start)
     } else {
       changes.foreach(_._1.storeMeanwhile())
-      val job = runJob(Some(base), rows, resyncs.map(_._1.ref.id).toSet, build = false)
+      val job = runJob(Some(base), rows, resyncs, build = false)
       job.failure match {
         case Some(Failure("NEGATIVE_MULTIPLICITY", detail, source)) => negative(base, pinned, changes, source, detail, start)
         case Some(Failure(reason, detail, _)) =>
@@ -223,11 +223,15 @@ class Refresh(runtime: ViewRuntime) {
             commit(Some(base), pinned, Work(
               kind, reason, job.rowsIn, if (nothing) Some(0L) else changed(job), job.liveErrors(base), job.stateBytes(base),
               records = job.records, touched = job.touched, cost = cost,
-              raised = raised(pinned, job, fresh = resyncs.map(_._1.ref.id).toSet)), start)
+              raised = raised(pinned, job, fresh = resyncs.keySet)), start)
           }
       }
     }
   }
+
+  /** Rows that raise are counted by source, not by partition: where there are any, only all of the table can say how many are left. */
+  private def partial(p: Pin, resync: Changes.Resync): Option[PartialResync] =
+    resync.touched.filter(_ => p.record.exists(_.raised == 0)).flatMap(PartialResync.of(plan, runtime.exported, p.ref.id, _))
 
   /** More deleted than there was: a weight table says something impossible; of any other source, what the state holds is doubted. */
   private def negative(
@@ -264,7 +268,7 @@ class Refresh(runtime: ViewRuntime) {
       commit(base, pinned, Work("full", reason, read.total, None, 0L, bytes, result = Some(relative)), start)
     } else {
       val rows = pinned.map(p => p.ref.id -> p.ref.source.snapshot(p.token)).toMap
-      val job = runJob(None, rows, Set.empty, build = true, version = base.fold(0L)(_.version + 1))
+      val job = runJob(None, rows, Map.empty, build = true, version = base.fold(0L)(_.version + 1))
       job.failure.foreach {
         case Failure("NEGATIVE_MULTIPLICITY", detail, source) =>
           val table = pinned.find(_.ref.id == source).fold(source)(_.ref.source.table)

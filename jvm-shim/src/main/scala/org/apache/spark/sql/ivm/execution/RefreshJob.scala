@@ -24,11 +24,12 @@ private[execution] class RefreshJob(runtime: ViewRuntime, watch: Stopwatch) {
   private def summaryColumn: Attribute = AttributeReference("s", StringType)()
 
   /** @param rows   by source id: its changes, or its whole content where it is built from or resynced
-    * @param resync the sources whose rows are their whole content; Python subtracts what it holds
+    * @param resync the sources whose rows are their whole content, or that of some partitions; Python subtracts what it holds there
     * @param version −1: the one after `base`
     */
   def apply(
-      base: Option[Commit], rows: Map[String, SignedRows], resync: Set[String], build: Boolean, version: Long = -1): JobResult = {
+      base: Option[Commit], rows: Map[String, SignedRows], resync: Map[String, Option[PartialResync]], build: Boolean,
+      version: Long = -1): JobResult = {
     val target = if (version >= 0) version else base.get.version + 1
     val attempt = UUID.randomUUID.toString.replace("-", "")
     val counters = rows.keys.map(id => id -> session.sparkContext.longAccumulator(s"ivm rows of $id")).toMap
@@ -59,7 +60,11 @@ private[execution] class RefreshJob(runtime: ViewRuntime, watch: Stopwatch) {
         spec.put("checkpointRatio", CheckpointRatio)
         IvmConf.checkpointMinimum(runtime.spark).foreach(spec.put("checkpointMinimum", _))
         val again = spec.putArray("resync")
-        block.inputs.filter(_.source.exists(resync)).foreach(i => again.add(i.atom))
+        val within = spec.putObject("within")
+        for (input <- block.inputs; id <- input.source; part <- resync.get(id)) {
+          again.add(input.atom)
+          part.foreach(_.write(input, within.putObject(input.atom.toString)))
+        }
         val names = spec.putObject("sources")
         block.inputs.groupBy(i => i.source.orElse(i.block).get).toSeq.sortBy(_._1).foreach { case (id, inputs) =>
           val atoms = names.putArray(id)
@@ -71,7 +76,7 @@ private[execution] class RefreshJob(runtime: ViewRuntime, watch: Stopwatch) {
           if (!block.deltas) Seq(summaryColumn)
           else AttributeReference("w", LongType)() +:
             block.outputKinds.zipWithIndex.map { case (k, i) => AttributeReference(s"o$i", Wire.slotType(k))() } :+ summaryColumn
-        val gathered = input.gather(parts, wakeAll = own.exists(resync))
+        val gathered = input.gather(parts, wakeAll = own.exists(resync.contains))
         val homes = Homes.ofTasks(session.sparkContext, spec.get("directory").asText, partitions)
         val maintained = PythonCalls.mapInArrow("maintain", spec.toString, columns, AtHome.of(homes, gathered))
         outputs(block.id) = maintained
@@ -92,7 +97,7 @@ private[execution] class RefreshJob(runtime: ViewRuntime, watch: Stopwatch) {
     summaries.map(s => Option(s.get("ms")).toSeq.flatMap(_.properties().asScala)).maxByOption(_.map(_.getValue.asDouble).sum)
       .foreach(_.foreach(e => watch.add(s"worker: ${e.getKey}", (e.getValue.asDouble * 1e6).toLong)))
     Faults.at("job.done")
-    val insertOnly = rows.collect { case (id, r) if r.insertOnly && !resync(id) => counters(id).value.longValue }.sum
+    val insertOnly = rows.collect { case (id, r) if r.insertOnly && !resync.contains(id) => counters(id).value.longValue }.sum
     JobResult(summaries, insertOnly)
   }
 }

@@ -22,9 +22,19 @@ object Changes {
   case class Rows(rows: SignedRows, estimate: Option[Long]) extends Changes
   /** The token moved, but no row did (OPTIMIZE): a commit of kind `none`. */
   case object None extends Changes
-  /** The history between the tokens cannot be had: re-read the table and subtract. `code` is a RESYNC_… condition. */
-  case class Resync(code: String, parameters: Map[String, String] = Map.empty) extends Changes
+  /** The history between the tokens cannot be had: re-read the table and subtract. `code` is a RESYNC_… condition.
+    * @param touched where that is all of the table that moved
+    */
+  case class Resync(
+      code: String, parameters: Map[String, String] = Map.empty, touched: Option[TouchedPartitions] = scala.None) extends Changes
 }
+
+/** The partitions of a table outside of which nothing moved.
+  * @param columns the partition columns, by their positions in the relation's output
+  * @param values  of each touched partition, as Spark holds them internally
+  * @param read    all rows of the partitions that agree with a touched one in some of `columns`, given by their places there
+  */
+case class TouchedPartitions(columns: Seq[Int], values: Seq[Seq[Any]], read: Seq[Int] => SignedRows)
 
 /** One base table of a view. Pins are taken first (`current`), then rows are read at exactly that pin. */
 trait ChangeSource {

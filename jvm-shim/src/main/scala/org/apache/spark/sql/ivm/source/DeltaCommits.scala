@@ -40,16 +40,21 @@ private[source] case class DeltaFile(node: ObjectNode) {
     if (own.isAbsolute) own else new Path(table, own)
   }
   /** The action as an `add`, whichever it was: what Delta's reader takes. */
-  def asAdd: String = {
-    val add = DeltaCommits.mapper.createObjectNode()
-    val body = add.putObject("add")
+  def asAdd: String = action("add", "modificationTime")
+  /** As a `remove` that says all a reader needs to know; Delta asks for the flag. */
+  def asRemove: String = action("remove", "deletionTimestamp", _.put("extendedFileMetadata", true))
+
+  private def action(name: String, time: String, more: ObjectNode => Unit = _ => ()): String = {
+    val root = DeltaCommits.mapper.createObjectNode()
+    val body = root.putObject(name)
     body.put("path", path)
     body.set[JsonNode]("partitionValues", node.get("partitionValues"))
     body.put("size", size)
-    body.put("modificationTime", modified)
+    body.put(time, modified)
     body.put("dataChange", true)
     deletionVector.foreach(body.set[JsonNode]("deletionVector", _))
-    DeltaCommits.mapper.writeValueAsString(add)
+    more(body)
+    DeltaCommits.mapper.writeValueAsString(root)
   }
 }
 
@@ -79,10 +84,10 @@ private[source] class DeltaCommits(table: Path, hadoopConf: Configuration) {
       Some(CommitIdentity(status.getLen, status.getModificationTime))
     } catch { case _: FileNotFoundException => None }
 
-  def dataFileExists(action: DeltaFile): Boolean = {
-    val path = action.absolute(table)
-    path.getFileSystem(hadoopConf).exists(path)
-  }
+  /** VACUUM takes deletion vectors like data files. */
+  def filesExist(action: DeltaFile): Boolean =
+    (action.absolute(table) +: action.deletionVector.toSeq.flatMap(_ => DeltaTable.vectorFile(table, action.asAdd)))
+      .forall(path => path.getFileSystem(hadoopConf).exists(path))
 
   /** Bytes of the table at the version, from its checksum file if Delta wrote one. */
   def tableBytes(version: Long): Option[Long] =

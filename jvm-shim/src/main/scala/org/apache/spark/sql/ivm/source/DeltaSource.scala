@@ -34,7 +34,8 @@ private[source] object DeltaPin {
 }
 
 /** Law: rows(to) − rows(from) = Σ added files − Σ removed files over the commits in (from, to], and for a commit that
-  * wrote change files, the rows of these with their own signs.
+  * wrote change files, the rows of these with their own signs. A file that was v and is w, deletion vectors of the same file,
+  * changes by its rows in v \ w (+1) and in w \ v (−1).
   *
   * Actions with dataChange=false (OPTIMIZE) move rows between files and change none. Looking for news costs two `stat`s.
   */
@@ -153,15 +154,13 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
     if (!metadatas.forall(sameColumns)) return resync("RESYNC_HISTORY_LOST", "its columns were dropped, renamed or retyped in between")
     val feed = old.changeFeed && metadatas.forall(_.changeFeed)
     val mapped = old.columnMapping || metadatas.exists(_.columnMapping)
-    val withFeed = FileChanges(range, feed)
     // A change feed whose files were vacuumed: the data files may still be there.
-    val (net, usesFeed) =
-      if (feed && withFeed.changeFiles.exists(!commits.dataFileExists(_))) (FileChanges(range, feed = false), false)
-      else (withFeed, feed)
+    val withFeed = if (feed) FileChanges.withFeed(range).filter(_.changeFiles.forall(commits.filesExist)) else None
+    val (net, usesFeed) = (withFeed.getOrElse(FileChanges(range)), withFeed.isDefined)
     val involved = net.added ++ net.removed ++ net.changeFiles
     if (involved.isEmpty) Changes.None
     else if (net.removed.exists(!_.readable)) resync("RESYNC_HISTORY_LOST", "removed files are recorded without their size")
-    else if (net.mayBeGone.exists(!commits.dataFileExists(_))) resync("RESYNC_HISTORY_LOST", "removed files were vacuumed")
+    else if (net.mayBeGone.exists(!commits.filesExist(_))) resync("RESYNC_HISTORY_LOST", "removed files were vacuumed")
     else {
       val plain = !mapped && involved.forall(_.deletionVector.isEmpty) && delta.files.isDefined &&
         now.tableId == delta.metadataAtAnalysis.id
@@ -193,8 +192,17 @@ private[source] class DeltaSource(spark: SparkSession, delta: DeltaTable, overri
         val frame = DeltaTable.rows(spark, path, version, files.map(_.asAdd))
         SourceRows.aligned(spark, table, frame.queryExecution.analyzed, delta.output, weight)
       }
+    // Delta's change reader adds columns: a table that has such a name itself is read the long way.
+    val kept = if (delta.output.exists(c => DeltaSource.ChangeColumns(c.name.toLowerCase))) Nil else net.remarked
+    val remarked =
+      if (kept.isEmpty) Nil
+      else DeltaTable.remarked(spark, path, version, kept.map { case (was, is) => is.path -> (was.asRemove, is.asAdd) }.toMap)
+    val stay = kept.map(_._2.path).toSet
+    def others(files: Seq[DeltaFile]): Seq[DeltaFile] = files.filterNot(f => stay(f.path))
     SourceRows.union(
-      delta.output.size, part(net.added, None).toSeq ++ part(net.removed, Some(Literal(-1L))))
+      delta.output.size,
+      part(others(net.added), None).toSeq ++ part(others(net.removed), Some(Literal(-1L))) ++
+        remarked.map(frame => signedByType(frame.queryExecution.analyzed)))
   }
 
   /** Plain Parquet files: read them ourselves, without Delta's snapshot and its jobs. */
@@ -228,6 +236,9 @@ private[source] object DeltaSource {
   /** Commits kept in memory between `current` and `changes`; further ones are read again. */
   val MaxRecentCommits = 100
 
+  /** The columns of Delta's change feed. */
+  private val ChangeColumns = Set("_change_type", "_commit_version", "_commit_timestamp")
+
   private val PhysicalName = "delta.columnMapping.physicalName"
 
   private def physicalName(field: StructField): String =
@@ -240,26 +251,60 @@ private[source] object DeltaSource {
 private[source] case class FileChanges(
     added: Seq[DeltaFile], removed: Seq[DeltaFile], changeFiles: Seq[DeltaFile], mayBeGone: Seq[DeltaFile]) {
 
-  /** A file that was both added and removed is the same file under another deletion vector. */
+  /** Files that stay under another deletion vector: as they were, and as they are. */
+  lazy val remarked: Seq[(DeltaFile, DeltaFile)] = {
+    val before = removed.map(f => f.path -> f).toMap
+    added.flatMap(now => before.get(now.path).map(_ -> now))
+  }
+
   def estimatedRows(bytesARow: Long): Long = {
-    val (before, after) = (removed.map(f => f.path -> f).toMap, added.map(f => f.path -> f).toMap)
-    val both = before.keySet & after.keySet
-    val deleted = both.toSeq.map(path => math.abs(after(path).deletedRows - before(path).deletedRows)).sum
-    deleted + ((added ++ removed).filterNot(f => both(f.path)) ++ changeFiles).map(_.size).sum / bytesARow
+    val marked = remarked.map { case (was, is) => math.abs(is.deletedRows - was.deletedRows) }.sum
+    val same = remarked.map(_._2.path).toSet
+    marked + ((added ++ removed).filterNot(f => same(f.path)) ++ changeFiles).map(_.size).sum / bytesARow
   }
 }
 
 private[source] object FileChanges {
-  def apply(range: Seq[DeltaCommit], feed: Boolean): FileChanges = {
-    val (typed, plain) = range.partition(c => feed && c.changeFiles.nonEmpty)
-    val adds = plain.flatMap(_.adds).filter(_.dataChange)
-    val removes = plain.flatMap(_.removes).filter(_.dataChange)
+  /** Of two ways to the same sum the one that reads less. OPTIMIZE alone is nothing to the first; OPTIMIZE and a RESTORE of what was
+    * before it are nothing to the second.
+    */
+  def apply(range: Seq[DeltaCommit]): FileChanges =
+    (balance(range).toSeq :+ difference(range)).minBy(_.estimatedRows(bytesARow = 1))
+
+  /** Σ adds − Σ removes of the commits without change files, and the change files of the others; None if there are none to use. */
+  def withFeed(range: Seq[DeltaCommit]): Option[FileChanges] = {
+    val (typed, plain) = range.partition(_.changeFiles.nonEmpty)
+    balance(plain).map(net => of(range, net.added, net.removed).copy(changeFiles = typed.flatMap(_.changeFiles)))
+  }
+
+  /** Σ adds − Σ removes over the actions that change rows. None where a file counts twice or stands under two deletion vectors: its
+    * rows were moved elsewhere in between by actions that change none, and then it came back.
+    */
+  private def balance(range: Seq[DeltaCommit]): Option[FileChanges] = {
+    val adds = range.flatMap(_.adds).filter(_.dataChange)
+    val removes = range.flatMap(_.removes).filter(_.dataChange)
     // +1 and −1 on the same file cancel: added and removed within the range.
-    val balance = (adds.map(_ -> 1) ++ removes.map(_ -> -1)).groupMapReduce(_._1.key)(_._2)(_ + _)
-    def surplus(files: Seq[DeltaFile], sign: Int): Seq[DeltaFile] =
-      files.distinctBy(_.key).filter(f => balance(f.key).sign == sign)
+    val sums = (adds.map(_ -> 1) ++ removes.map(_ -> -1)).groupMapReduce(_._1.key)(_._2)(_ + _)
+    def surplus(files: Seq[DeltaFile], sign: Int): Seq[DeltaFile] = files.distinctBy(_.key).filter(f => sums(f.key).sign == sign)
     val (added, removed) = (surplus(adds, 1), surplus(removes, -1))
+    val once = sums.values.forall(math.abs(_) <= 1) && Seq(added, removed).forall(files => files.distinctBy(_.path).size == files.size)
+    Option.when(once)(of(range, added, removed))
+  }
+
+  /** Files at the end − files at the beginning: the first and the last action on a file say whether it was and is there. */
+  private def difference(range: Seq[DeltaCommit]): FileChanges = {
+    val actions = range.flatMap { commit =>
+      // Files that are there already are added again for new statistics or tags.
+      val adds = if (commit.removes.isEmpty) commit.adds.filter(_.dataChange) else commit.adds
+      commit.removes.map(_ -> false) ++ adds.map(_ -> true)
+    }.groupBy(_._1.key).values.toSeq
+    def always(present: Boolean): Seq[DeltaFile] =
+      actions.collect { case all if all.head._2 == present && all.last._2 == present => all.last._1 }
+    of(range, always(present = true), always(present = false))
+  }
+
+  private def of(range: Seq[DeltaCommit], added: Seq[DeltaFile], removed: Seq[DeltaFile]): FileChanges = {
     val dropped = range.flatMap(_.removes).map(_.path).toSet
-    FileChanges(added, removed, typed.flatMap(_.changeFiles), removed ++ added.filter(f => dropped.contains(f.path)))
+    FileChanges(added, removed, Nil, removed ++ added.filter(f => dropped.contains(f.path)))
   }
 }

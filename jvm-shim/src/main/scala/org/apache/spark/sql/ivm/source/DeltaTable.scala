@@ -110,14 +110,39 @@ private[source] object DeltaTable {
     invoke(companion, method, spark, path)
   }
 
-  /** The rows of `add` actions (JSON lines) as Delta reads them: deletion vectors and column mapping applied. */
-  def rows(spark: SparkSession, path: Path, version: Long, actions: Seq[String]): DataFrame = {
-    val action = module("actions.Action")
-    val parse = action.getClass.getMethod("fromJson", classOf[String])
-    val adds = actions.map(line => invoke(action, parse, line))
+  private def parsed(action: String): AnyRef = {
+    val companion = module("actions.Action")
+    invoke(companion, companion.getClass.getMethod("fromJson", classOf[String]), action)
+  }
+
+  private def logAt(spark: SparkSession, path: Path, version: Long): (AnyRef, AnyRef) = {
     val deltaLog = log(spark, path)
     callWithDefaults(deltaLog, "update")
-    val snapshot = callWithDefaults(deltaLog, "getSnapshotAt", Long.box(version))
-    callWithDefaults(deltaLog, "createDataFrame", snapshot, adds).asInstanceOf[DataFrame]
+    (deltaLog, callWithDefaults(deltaLog, "getSnapshotAt", Long.box(version)))
   }
+
+  /** The rows of `add` actions (JSON lines) as Delta reads them: deletion vectors and column mapping applied. */
+  def rows(spark: SparkSession, path: Path, version: Long, actions: Seq[String]): DataFrame = {
+    val (deltaLog, snapshot) = logAt(spark, path, version)
+    callWithDefaults(deltaLog, "createDataFrame", snapshot, actions.map(parsed)).asInstanceOf[DataFrame]
+  }
+
+  /** The rows on which two deletion vectors of one file differ, as Delta's change reader finds them; `_change_type` tells them apart.
+    * @param files `remove` (as it was) and `add` (as it is) of each file, by its path
+    */
+  def remarked(spark: SparkSession, path: Path, version: Long, files: Map[String, (String, String)]): Seq[DataFrame] = {
+    val (deltaLog, snapshot) = logAt(spark, path, version)
+    val key = module("commands.cdc.CDCReader$FilePathWithTableVersion")
+    val keyed = files.map { case (name, actions) => callWithDefaults(key, "apply", name, None, Long.box(version), null) -> actions }
+    callWithDefaults(
+      module("commands.cdc.CDCReader"), "processDeletionVectorActions",
+      keyed.map { case (k, (_, now)) => k -> parsed(now) }, keyed.map { case (k, (before, _)) => k -> parsed(before) },
+      Map.empty, deltaLog, snapshot, Boolean.box(false), spark).asInstanceOf[Seq[DataFrame]]
+  }
+
+  /** Where the deletion vector of an action lies, if not in the action itself. */
+  def vectorFile(path: Path, action: String): Option[Path] =
+    Option(call(parsed(action), "deletionVector")).filter(call(_, "isOnDisk").asInstanceOf[Boolean]).map { vector =>
+      invoke(vector, vector.getClass.getMethod("absolutePath", classOf[Path]), path).asInstanceOf[Path]
+    }
 }

@@ -4,6 +4,7 @@ import java.io.FileNotFoundException
 
 import org.apache.hadoop.fs.{FileStatus, Path}
 
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.catalog.{CatalogTable, ExternalCatalogUtils}
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.util.CaseInsensitiveMap
@@ -54,8 +55,8 @@ private[source] class FileSource(
     val now = after.byPath
     val vanished = before.keysIterator.filterNot(now.contains).toSeq
     val rewritten = before.iterator.collect { case (path, file) if now.get(path).exists(_ != file) => path }.toSeq
-    if (vanished.nonEmpty) resync("RESYNC_FILES_VANISHED", vanished)
-    else if (rewritten.nonEmpty) resync("RESYNC_FILES_REWRITTEN", rewritten)
+    if (vanished.nonEmpty) resync("RESYNC_FILES_VANISHED", vanished, listingAt(from), after)
+    else if (rewritten.nonEmpty) resync("RESYNC_FILES_REWRITTEN", rewritten, listingAt(from), after)
     else {
       val added = after.directories
         .map(d => d.copy(files = d.files.filterNot(f => before.contains(d.pathOf(f)))))
@@ -84,8 +85,28 @@ private[source] class FileSource(
     }
   }
 
-  private def resync(code: String, paths: Seq[String]): Changes =
-    Changes.Resync(code, Map("table" -> table, "count" -> paths.size.toString, "file" -> paths.min))
+  private def resync(code: String, paths: Seq[String], before: FileListing, after: FileListing): Changes =
+    Changes.Resync(
+      code, Map("table" -> table, "count" -> paths.size.toString, "file" -> paths.min),
+      Option.when(partitionSchema.nonEmpty)(touched(before, after)))
+
+  /** The partitions whose files differ. */
+  private def touched(before: FileListing, after: FileListing): TouchedPartitions = {
+    def files(listing: FileListing): Map[Seq[Any], Set[(String, ListedFile)]] =
+      listing.directories.groupMapReduce(valuesOf(_).toSeq(partitionSchema))(d => d.files.map(f => d.pathOf(f) -> f).toSet)(_ ++ _)
+    val (old, now) = (files(before), files(after))
+    val values = (old.keySet ++ now.keySet).filter(v => old.get(v) != now.get(v)).toSeq
+    TouchedPartitions(
+      partitionSchema.fieldNames.toSeq.map(name => relation.output.indexWhere(a => same(a.name, name))),
+      values,
+      places => {
+        val wanted = values.map(v => places.map(v(_))).toSet
+        read(FileListing(after.directories.filter { d =>
+          val own = valuesOf(d).toSeq(partitionSchema)
+          wanted(places.map(own(_)))
+        }))
+      })
+  }
 
   override def snapshot(at: Option[Token]): SignedRows = read(at.fold(list())(listingAt))
 
@@ -99,11 +120,12 @@ private[source] class FileSource(
   private def listingAt(token: Token): FileListing =
     newest.filter(_.token.text == token.text).getOrElse(FileListing.decode(token.payload))
 
+  private def valuesOf(directory: ListedDirectory): InternalRow = FixedFileIndex.partitionValues(
+    table, partitionSchema, directory.values, options.getOrElse("timeZone", spark.sessionState.conf.sessionLocalTimeZone))
+
   private def read(listing: FileListing): SignedRows = {
-    val timeZone = options.getOrElse("timeZone", spark.sessionState.conf.sessionLocalTimeZone)
     val partitions = listing.directories.map { directory =>
-      val values = FixedFileIndex.partitionValues(table, partitionSchema, directory.values, timeZone)
-      values -> directory.files.map(f => FixedFileIndex.status(new Path(directory.pathOf(f)), f.size, f.modified))
+      valuesOf(directory) -> directory.files.map(f => FixedFileIndex.status(new Path(directory.pathOf(f)), f.size, f.modified))
     }
     val index = new FixedFileIndex(files.location.rootPaths, partitionSchema, partitions)
     // Without the catalog entry (whose statistics are the whole table's) and without buckets (a part has no full set).

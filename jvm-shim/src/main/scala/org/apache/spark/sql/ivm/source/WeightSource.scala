@@ -36,6 +36,8 @@ private[source] class WeightSource(
   override def snapshot(at: Option[Token]): SignedRows = weighted(inner.snapshot(at))
   override def changes(from: Token, to: Token): Changes = inner.changes(from, to) match {
     case Changes.Rows(rows, estimate) => Changes.Rows(weighted(rows), estimate)
+    case Changes.Resync(code, parameters, touched) =>
+      Changes.Resync(code, parameters, touched.map(t => t.copy(read = t.read.andThen(weighted))))
     case other => other
   }
 
