@@ -21,9 +21,9 @@ from numba.extending import intrinsic  # noqa: E402
 
 COUNT, INT2, INT3, FLOAT = 0, 1, 2, 3
 KINDS = {"count": COUNT, "int2": INT2, "int3": INT3, "float": FLOAT}
-#: words of a float channel: the sum (double-double), Σ|x|, the largest that Σ|x| ever was, then counters
-HI, LO, ABS, PEAK, NANS, POSITIVE, NEGATIVE, NUMBERS = range(8)
-FLOAT_WORDS = 8
+#: words of a float channel: the sum and Σ|x| (double-doubles), the largest that Σ|x| ever was, then counters
+HI, LO, ABS, ABS_LO, PEAK, NANS, POSITIVE, NEGATIVE, NUMBERS = range(9)
+FLOAT_WORDS = 9
 
 i64, u64, f64, boolean, void = types.int64, types.uint64, types.float64, types.boolean, types.void
 words2 = types.int64[:, ::1]
@@ -136,8 +136,8 @@ def add(v, r, o, x, q, p, kind, sign):  # type: ignore[no-untyped-def]
     elif kind == FLOAT:
         s = f64(sign)
         float_add_pair(v, i, s * as_float(load(x, j)), s * as_float(load(x, j + 1)))
-        total = as_float(load(v, i + ABS)) + s * as_float(load(x, j + ABS))
-        store(v, i + ABS, as_bits(total))
+        float_add_pair(v, i + ABS, s * as_float(load(x, j + ABS)), s * as_float(load(x, j + ABS_LO)))
+        total = as_float(load(v, i + ABS))
         store(v, i + PEAK, as_bits(max(abs(total), max(as_float(load(v, i + PEAK)), as_float(load(x, j + PEAK))))))
         for k in range(NANS, FLOAT_WORDS):
             store(v, i + k, load(v, i + k) + sign * load(x, j + k))
@@ -167,14 +167,9 @@ def float_reset(v, r, o):  # type: ignore[no-untyped-def]
             store(v, i + k, 0)
 
 
-@njit(void(words2, i64, words2, i64, i64), cache=True, forceinline=True)
-def float_scale(v, i, x, j, c):  # type: ignore[no-untyped-def]
-    """v.flat[i:] = x.flat[j:] * c for a count c. v and x may be the same words."""
-    if c == 1:
-        for k in range(FLOAT_WORDS):
-            store(v, i + k, load(x, j + k))
-        return
-    f = f64(c)
+@njit(void(words2, i64, words2, i64, f64), cache=True, forceinline=True)
+def float_scale_pair(v, i, x, j, f):  # type: ignore[no-untyped-def]
+    """The double-double at i = the one at j * f, a whole number; 0 times anything is 0."""
     hi, lo = as_float(load(x, j)), as_float(load(x, j + 1))
     product = hi * f
     if np.isfinite(product):
@@ -183,9 +178,20 @@ def float_scale(v, i, x, j, c):  # type: ignore[no-untyped-def]
         store(v, i, as_bits(h))
         store(v, i + 1, as_bits(e - (h - product)) if np.isfinite(h) else i64(0))
     else:
-        store(v, i, as_bits(product) if c != 0 else i64(0))
+        store(v, i, as_bits(product) if f != 0.0 else i64(0))
         store(v, i + 1, 0)
-    store(v, i + ABS, as_bits(as_float(load(x, j + ABS)) * f) if c != 0 else i64(0))
+
+
+@njit(void(words2, i64, words2, i64, i64), cache=True, forceinline=True)
+def float_scale(v, i, x, j, c):  # type: ignore[no-untyped-def]
+    """v.flat[i:] = x.flat[j:] * c for a count c. v and x may be the same words."""
+    if c == 1:
+        for k in range(FLOAT_WORDS):
+            store(v, i + k, load(x, j + k))
+        return
+    f = f64(c)
+    float_scale_pair(v, i, x, j, f)
+    float_scale_pair(v, i + ABS, x, j + ABS, f)
     store(v, i + PEAK, as_bits(as_float(load(x, j + PEAK)) * abs(f)) if c != 0 else i64(0))
     for k in range(NANS, FLOAT_WORDS):
         store(v, i + k, load(x, j + k) * c)
@@ -205,6 +211,7 @@ def assign(v, r, o, kind, x, q, p, from_kind):  # type: ignore[no-untyped-def]
             store(v, i, as_bits(hi))
             store(v, i + 1, as_bits(f64(c - i64(hi))) if abs(hi) < 9.0e18 else i64(0))
             store(v, i + ABS, as_bits(abs(hi)))
+            store(v, i + ABS_LO, 0)
             store(v, i + PEAK, as_bits(abs(hi)))
             for k in range(NANS, NUMBERS):
                 store(v, i + k, 0)
@@ -310,11 +317,11 @@ def finalise_floats(v, o, out):  # type: ignore[no-untyped-def]
     """The double a float channel stands for: NaN if any NaN or infinities of both signs, else the infinity, else the
     sum."""
     for r in range(v.shape[0]):
-        if v[r, o + 4] > 0 or (v[r, o + 5] > 0 and v[r, o + 6] > 0):
+        if v[r, o + NANS] > 0 or (v[r, o + POSITIVE] > 0 and v[r, o + NEGATIVE] > 0):
             out[r] = np.nan
-        elif v[r, o + 5] > 0:
+        elif v[r, o + POSITIVE] > 0:
             out[r] = np.inf
-        elif v[r, o + 6] > 0:
+        elif v[r, o + NEGATIVE] > 0:
             out[r] = -np.inf
         else:
             out[r] = as_float(v[r, o]) + as_float(v[r, o + 1])

@@ -94,9 +94,8 @@ def subtract_held(rows, first, held, kinds, offs, key_words):  # type: ignore[no
 
 @njit(i64(words2, slots1, words1, words1, i64), cache=True)
 def cancelled(rows, slots, kinds, offs, key_words):  # type: ignore[no-untyped-def]
-    """How many live tuples lost more than 40 bits of the largest Σ|x| they ever had to cancellation, or overflowed. (Σ|x| itself is a
-    plain double: after thousands of values its own last bits mean nothing.) A sum of no values cannot: its words are 0
-    (``limbs.float_reset``), the peak too."""
+    """How many live tuples lost more than 50 bits of the largest Σ|x| they ever had to cancellation, or overflowed: of the 106 bits of a
+    double-double, a double's worth is left until then. A sum of no values cannot: its words are 0 (``limbs.float_reset``), the peak too."""
     found = 0
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -106,7 +105,7 @@ def cancelled(rows, slots, kinds, offs, key_words):  # type: ignore[no-untyped-d
             if kinds[c] == FLOAT_KIND:
                 o = key_words + offs[c]
                 peak = as_float(rows[slot, o + PEAK])
-                if (peak > 0 and as_float(rows[slot, o + ABS]) < peak * f64(2.0**-40)) or not np.isfinite(
+                if (peak > 0 and as_float(rows[slot, o + ABS]) < peak * f64(2.0**-50)) or not np.isfinite(
                     as_float(rows[slot, o])
                 ):
                     found += 1

@@ -35,7 +35,7 @@ ChannelKind = Literal["count", "int2", "int3", "float"]
 #: count: one signed word. int2/int3: two's complement, least significant limb first (128 and 192 bit).
 #: float: [hi, lo (double-double of the finite values), Σ|x|, the largest that Σ|x| ever was, NaNs, +Infs, -Infs,
 #: number of finite values other than 0]; the first four are float64 bits (all 0 when that number is 0), the last four integers.
-CHANNEL_WORDS: dict[str, int] = {"count": 1, "int2": 2, "int3": 3, "float": 8}
+CHANNEL_WORDS: dict[str, int] = {"count": 1, "int2": 2, "int3": 3, "float": 9}
 
 
 #: The null mask of a variable is one word, whose sign bit stays free.

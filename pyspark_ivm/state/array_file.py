@@ -24,7 +24,7 @@ from pyspark_ivm.index import vectors
 from pyspark_ivm.state import faults
 
 MAGIC = b"PSPKIVM\n"
-FORMAT = 2
+FORMAT = 3
 _ALIGN = 64
 _BUFFER = 1 << 16  # a small change is one write
 _DTYPES = {"int64": np.int64, "int32": np.int32, "uint8": np.uint8}

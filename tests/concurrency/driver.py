@@ -1,6 +1,6 @@
 """One of several drivers on the same view: random DML, refreshes and reads; writes down each read with the version it was made at.
 
-    python driver.py <directory> <seed> <operations>
+python driver.py <directory> <seed> <operations>
 """
 
 from __future__ import annotations

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUERY = (
-    "SELECT a.g, a.k % 5 AS r, sum(a.x * b.y) AS s, count(*) AS n FROM a JOIN b ON a.k = b.k GROUP BY a.g, a.k % 5"
-)
+QUERY = "SELECT a.g, a.k % 5 AS r, sum(a.x * b.y) AS s, count(*) AS n FROM a JOIN b ON a.k = b.k GROUP BY a.g, a.k % 5"
 DAY = 24 * 3600
 
 

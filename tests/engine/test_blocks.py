@@ -49,7 +49,7 @@ def _content(driver):
                 if kind == limbs.FLOAT:
                     words += [
                         pytest.approx(sum(vec.view(np.float64)[at : at + 2]), rel=1e-12),
-                        *vec[at + 4 : at + 8].tolist(),
+                        *vec[at + limbs.NANS : at + limbs.FLOAT_WORDS].tolist(),
                     ]
                 else:
                     words += vec[at : at + kind + 1].tolist()

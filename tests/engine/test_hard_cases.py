@@ -72,7 +72,7 @@ def test_cancellation_in_a_message_that_only_a_read_multiplies(tmp_path: Path) -
 
 @pytest.mark.parametrize("seed", range(6))
 def test_cancellation_of_many_values(tmp_path: Path, seed: int) -> None:
-    """Σ|x| is a plain double: after 20,000 values its residue must not pass for a sum."""
+    """After 20,000 values have come and gone, what they left of themselves must not pass for a sum."""
     rng = random.Random(seed)
     values = [rng.random() * 1e30 for _ in range(20_000)]
     row = lambda v, w: (0, (b"g", 0, v, 0), w)  # noqa: E731
@@ -83,6 +83,19 @@ def test_cancellation_of_many_values(tmp_path: Path, seed: int) -> None:
     found = statuses(d.maintain([row(v, -1) for v in values[:10_000]], size=0))
     found += statuses(d.maintain([row(v, -1) for v in values[10_000:]], size=0))
     assert found[-1] == ("failed", "FLOAT_CANCELLATION")
+
+
+@pytest.mark.parametrize("left", [1, 500])
+def test_what_a_double_double_can_hold_is_kept(tmp_path: Path, left: int) -> None:
+    """A value 2^47 times the others goes: they are still there to the last bit."""
+    rng = random.Random(left)
+    rest = [rng.random() * 8 for _ in range(left)]
+    row = lambda v, w: (0, (b"g", 0, v, 0), w)  # noqa: E731
+    d = Driver(blocks.single(), tmp_path)
+    d.maintain([row(v, 1) for v in rest], build=True)
+    d.maintain([row(1e15, 1)])
+    assert statuses(d.maintain([row(1e15, -1)])) == [("ok", None)]
+    d.check()
 
 
 def test_the_row_that_is_deleted_too_often_is_named(tmp_path: Path) -> None:

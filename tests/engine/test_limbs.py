@@ -79,12 +79,12 @@ def test_float_sums(rows):
     got = Fraction(total.view(np.float64)[0, 0]) + Fraction(total.view(np.float64)[0, 1])
     scale = sum(abs(x * w) for x, w in numbers)
     assert abs(got - sum(x * w for x, w in numbers)) <= scale * Fraction(1, 2**95)
-    assert total[0, 4] == sum(w for x, w in rows if math.isnan(x))
-    assert total[0, 5] == sum(w for x, w in rows if x == math.inf)
-    assert total[0, 6] == sum(w for x, w in rows if x == -math.inf)
+    assert total[0, limbs.NANS] == sum(w for x, w in rows if math.isnan(x))
+    assert total[0, limbs.POSITIVE] == sum(w for x, w in rows if x == math.inf)
+    assert total[0, limbs.NEGATIVE] == sum(w for x, w in rows if x == -math.inf)
     prefixes = list(itertools.accumulate(abs(x) * w for x, w in numbers))
     peak = max([abs(p) for p in prefixes] + [abs(x * w) for x, w in numbers], default=0)
-    assert abs(Fraction(total.view(np.float64)[0, 3]) - peak) <= scale * Fraction(1, 2**45)
+    assert abs(Fraction(total.view(np.float64)[0, limbs.PEAK]) - peak) <= scale * Fraction(1, 2**45)
 
 
 @given(finite, st.integers(-(2**40), 2**40).filter(bool), st.integers(-(2**20), 2**20).filter(bool))

@@ -231,7 +231,9 @@ def test_the_version_that_was_read(shop) -> None:
     assert shop.rows("SELECT *, _ivm_version FROM v") == [(1, 1, 0)]
     shop.sql("INSERT INTO t VALUES (2, 2)")
     assert shop.rows("SELECT _ivm_version AS n, k FROM v WHERE k = 2") == [(1, 2)]
-    assert shop.rows("SELECT max(a._ivm_version), count(*) FROM v a JOIN v b ON a.k = b.k AND a._ivm_version = b._ivm_version") == [(1, 2)]
+    assert shop.rows(
+        "SELECT max(a._ivm_version), count(*) FROM v a JOIN v b ON a.k = b.k AND a._ivm_version = b._ivm_version"
+    ) == [(1, 2)]
     assert shop.rows("SELECT _ivm_version FROM v WHERE _ivm_version = 0") == []
     assert shop.spark.table("v").columns == ["k", "s"]
     shop.sql("CREATE INCREMENTAL VIEW w AS SELECT k AS _ivm_version, x FROM t")
