@@ -100,6 +100,7 @@ def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "spark.eventLog.dir": str(directory / "events"),
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # both are there from the start
         "spark.locality.wait": "1min",  # a task that finds its executor busy waits: this machine may be slow
     }
     story = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ def forget_cached_states(shop: Shop) -> None:
         parent = process.parent()
         if parent.isPresent() and "pyspark.daemon pyspark.worker" in parent.get().info().commandLine().orElse(""):
             process.destroyForcibly()
+            end = time.time() + 30
+            while process.isAlive() and time.time() < end:  # Spark would still hand it out
+                time.sleep(0.01)
 
 
 def flip_a_byte(file: Path) -> None:

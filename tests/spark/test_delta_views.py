@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,12 @@ FORMS = {
     "mapped": "'delta.enableDeletionVectors' = 'false', 'delta.columnMapping.mode' = 'name'",
     "mapped vectors": "'delta.enableDeletionVectors' = 'true', 'delta.columnMapping.mode' = 'name'",
 }
+
+
+def forms(names: Iterable[str]) -> list[Any]:
+    """Two of them in the fast suite: a change feed, and files with deletion vectors."""
+    return [name if name in ("feed", "vectors") else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
 
 APPLIED, NOTHING = ("incremental", "CHANGES_APPLIED"), ("none", "NO_CHANGES")
 
@@ -69,7 +77,7 @@ def follow(shop: Shop, table: str, query: str, steps: list[tuple[str, tuple[str,
         shop.same(query)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", forms(FORMS))
 def test_every_statement(shop: Shop, form: str) -> None:
     filled(shop, form)
     shop.sql(f"CREATE INCREMENTAL VIEW v REFRESH POLICY INCREMENTAL STRICT AS {QUERY}")
@@ -78,7 +86,7 @@ def test_every_statement(shop: Shop, form: str) -> None:
     follow(shop, "t", QUERY, STEPS)
 
 
-@pytest.mark.parametrize("form", ["feed", "files", "vectors"])
+@pytest.mark.parametrize("form", forms(["feed", "files", "vectors"]))
 def test_several_statements_are_one_change(shop: Shop, form: str) -> None:
     """Files come, are moved by OPTIMIZE and come back: what counts is what is there in the end."""
     filled(shop, form)
@@ -91,7 +99,7 @@ def test_several_statements_are_one_change(shop: Shop, form: str) -> None:
     shop.same(QUERY)
 
 
-@pytest.mark.parametrize("form", ["feed", "vectors", "mapped vectors"])
+@pytest.mark.parametrize("form", forms(["feed", "vectors", "mapped vectors"]))
 def test_create_or_replace(shop: Shop, form: str) -> None:
     filled(shop, form)
     shop.sql(f"CREATE INCREMENTAL VIEW v AS {QUERY}")
@@ -107,7 +115,7 @@ def test_create_or_replace(shop: Shop, form: str) -> None:
     shop.refused("REFRESH INCREMENTAL VIEW v", "IVM_SOURCE_SCHEMA_CHANGED", "x")
 
 
-@pytest.mark.parametrize("form", ["files", "vectors"])
+@pytest.mark.parametrize("form", forms(["files", "vectors"]))
 def test_path_and_shallow_clone(shop: Shop, tmp_path: Path, form: str) -> None:
     """The clone's files and vectors lie in the other table's directory, under absolute names."""
     filled(shop, form)
@@ -120,7 +128,7 @@ def test_path_and_shallow_clone(shop: Shop, tmp_path: Path, form: str) -> None:
     follow(shop, path, query, [s for s in STEPS if "RESTORE" not in s[0]])
 
 
-@pytest.mark.parametrize("form", ["files", "vectors"])
+@pytest.mark.parametrize("form", forms(["files", "vectors"]))
 def test_schema_evolution(shop: Shop, form: str) -> None:
     filled(shop, form)
     shop.sql(f"CREATE INCREMENTAL VIEW v AS {QUERY}")
