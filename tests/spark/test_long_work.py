@@ -64,7 +64,7 @@ def test_cancelling_a_create_leaves_nothing(table, tmp_path: Path) -> None:
     try:
         with cancelled(table, f"CREATE INCREMENTAL VIEW v AS {QUERY}"):
             wait_for(lambda: states(table) == {"v": "building"})
-            table.sql("SHOW INCREMENTAL VIEWS LIKE 'w*'")
+            assert table.rows("SHOW INCREMENTAL VIEWS LIKE 'w*'") == []
         assert states(table) == {}
         assert {p.name for p in tmp_path.rglob("*") if p.is_file()} <= {"DROPPED"}
         assert "v" not in [r.tableName for r in table.sql("SHOW TABLES").collect()]

@@ -23,9 +23,11 @@ case class ShowIncrementalViewsCommand(namespace: Option[Seq[String]], pattern: 
 
   override def execute(spark: SparkSession): Seq[Row] = {
     val schema = ViewCatalog.schema(spark, namespace.getOrElse(Nil))
-    val entries = ViewCatalog.entries(spark, schema, pattern.getOrElse("*"))
-    val like = StringUtils.filterPattern(engine.underConstruction(schema).map(_.name.table), pattern.getOrElse("*")).toSet
-    val coming = engine.underConstruction(schema).filter(v => like(v.name.table) && !entries.exists(_.identifier.table == v.name.table))
+    val like = pattern.getOrElse("*")
+    val entries = ViewCatalog.entries(spark, schema, like)
+    val coming = engine.underConstruction(schema).filter { view =>
+      StringUtils.filterPattern(Seq(view.name.table), like).nonEmpty && !entries.exists(_.identifier.table == view.name.table)
+    }
     coming.map(view => Row(schema, view.name.table, null, view.policy.text, Texts.refresh(view), "building", null, null)) ++ entries.map { entry =>
       failing(ViewCatalog.decode(entry)) match {
         case Left(failed) => Row(schema, entry.identifier.table, null, null, null, failed, null, null)
